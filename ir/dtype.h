@@ -1,0 +1,46 @@
+// Element types of values, weights and KV pages; the table is ir/dtype.def.
+#ifndef QUIRE_IR_DTYPE_H_
+#define QUIRE_IR_DTYPE_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace quire {
+
+enum class DType : uint8_t {
+#define DTYPE(name, text, elements, bytes) k##name,
+#include "ir/dtype.def"
+};
+
+struct DTypeInfo {
+  DType dtype;
+  const char* text;
+  int block_elements;  // elements of the last axis that are stored together
+  int block_bytes;     // bytes of one such block
+};
+
+const DTypeInfo& InfoOf(DType dtype);
+absl::Span<const DTypeInfo> AllDTypes();
+absl::string_view DTypeText(DType dtype);
+std::optional<DType> ParseDType(absl::string_view text);
+
+inline bool IsBlockType(DType dtype) { return InfoOf(dtype).block_elements > 1; }
+inline bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// Bytes of `elements` consecutive elements of one row. REQUIRES: elements is a multiple of block_elements.
+int64_t RowBytes(DType dtype, int64_t elements);
+
+// Scalar conversions. To bf16 and f16: round to nearest, ties to even; NaN stays NaN.
+float F16ToF32(uint16_t bits);
+uint16_t F32ToF16(float value);
+float BF16ToF32(uint16_t bits);
+uint16_t F32ToBF16(float value);
+
+}  // namespace quire
+
+#endif  // QUIRE_IR_DTYPE_H_
