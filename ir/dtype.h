@@ -32,7 +32,8 @@ inline bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// Bytes of `elements` consecutive elements of one row. REQUIRES: elements is a multiple of block_elements.
+// Bytes of `elements` consecutive elements of one row. REQUIRES: elements is a multiple of
+// block_elements.
 int64_t RowBytes(DType dtype, int64_t elements);
 
 // Scalar conversions. To bf16 and f16: round to nearest, ties to even; NaN stays NaN.

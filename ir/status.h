@@ -4,8 +4,9 @@
 //     from: config.json hidden_size=4100, num_attention_heads=41
 //     allowed: a multiple of 8, 8..512
 //
-// The first line names the place, the key and the value; `from` says where the value was read; `allowed` gives
-// the allowed set, and `fix` the nearest thing to do. Codes keep the meaning of the table in README.md.
+// The first line names the place, the key and the value; `from` says where the value was read;
+// `allowed` gives the allowed set, and `fix` the nearest thing to do. Codes keep the meaning of the
+// table in README.md.
 #ifndef QUIRE_IR_STATUS_H_
 #define QUIRE_IR_STATUS_H_
 
@@ -25,7 +26,8 @@ absl::Status WithLine(const absl::Status& status, absl::string_view label, absl:
 // Returns `status` with `prefix` and ": " before its message. OK stays OK.
 absl::Status WithPrefix(const absl::Status& status, absl::string_view prefix);
 
-// The nearest of `candidates` to `word` by edit distance, or "" if none is near; for "did you mean" lines.
+// The nearest of `candidates` to `word` by edit distance, or "" if none is near; for "did you mean"
+// lines.
 template <typename Container>
 std::string Nearest(absl::string_view word, const Container& candidates);
 
@@ -48,10 +50,10 @@ std::string Nearest(absl::string_view word, const Container& candidates) {
 
 }  // namespace quire
 
-#define QUIRE_RETURN_IF_ERROR(expr)                   \
-  do {                                                \
-    ::absl::Status quire_status_ = (expr);            \
-    if (!quire_status_.ok()) return quire_status_;    \
+#define QUIRE_RETURN_IF_ERROR(expr)                \
+  do {                                             \
+    ::absl::Status quire_status_ = (expr);         \
+    if (!quire_status_.ok()) return quire_status_; \
   } while (false)
 
 #define QUIRE_CONCAT_INNER_(a, b) a##b
