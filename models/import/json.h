@@ -1,0 +1,32 @@
+// JSON files, read strictly.
+//
+// nlohmann::json alone keeps the last of two equal keys, says nothing about where a file is wrong,
+// and recurses when it copies or prints a value. So a text is first walked for position, depth and
+// duplicate keys, then built.
+//
+// Errors:  INVALID_ARGUMENT, "file:line:column: what is wrong".
+#ifndef QUIRE_MODELS_IMPORT_JSON_H_
+#define QUIRE_MODELS_IMPORT_JSON_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace quire {
+
+// The deepest nesting that is accepted; real files need six levels.
+inline constexpr int kMaxJsonDepth = 64;
+
+// Parses a text whose root must be an object without duplicate keys at any level. `file` is for
+// messages.
+absl::StatusOr<nlohmann::json> ParseJsonObject(absl::string_view text, absl::string_view file);
+
+// The same for a file on disk; messages carry its path.
+absl::StatusOr<nlohmann::json> ReadJsonObject(absl::string_view path);
+
+// A value fit for a message: a scalar as written (long strings cut), "an array of 3", "an object".
+std::string JsonValueText(const nlohmann::json& value);
+
+}  // namespace quire
+
+#endif  // QUIRE_MODELS_IMPORT_JSON_H_
