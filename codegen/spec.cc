@@ -1,0 +1,179 @@
+#include "codegen/spec.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "ir/op.h"
+#include "ir/status.h"
+
+namespace quire {
+namespace {
+
+std::string Number(double value) { return AttrText(DefOf(AttrKind::kScale), AttrValue(value)); }
+
+// Reads "key=value" words, each key once; errors name the key.
+class Fields {
+ public:
+  static absl::StatusOr<Fields> Split(absl::string_view text) {
+    Fields fields;
+    for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+      const std::pair<absl::string_view, absl::string_view> field =
+          absl::StrSplit(word, absl::MaxSplits('=', 1));
+      if (!fields.values_.emplace(field.first, field.second).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("kernel spec: ", field.first, " stands twice"));
+      }
+    }
+    return fields;
+  }
+
+  absl::Status Int(absl::string_view key, int64_t low, int64_t high, int64_t* value) {
+    QUIRE_ASSIGN_OR_RETURN(absl::string_view text, Take(key));
+    if (!absl::SimpleAtoi(text, value) || *value < low || *value > high) {
+      return Bad(key, text, absl::StrCat(low, " .. ", high));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Float(absl::string_view key, double low, double high, double* value) {
+    QUIRE_ASSIGN_OR_RETURN(absl::string_view text, Take(key));
+    if (!absl::SimpleAtod(text, value) || !(*value >= low && *value <= high)) {
+      return Bad(key, text, absl::StrCat(Number(low), " .. ", Number(high)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Bool(absl::string_view key, bool* value) {
+    int64_t number;
+    QUIRE_RETURN_IF_ERROR(Int(key, 0, 1, &number));
+    *value = number != 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status Element(absl::string_view key, DType* value) {
+    QUIRE_ASSIGN_OR_RETURN(absl::string_view text, Take(key));
+    const std::optional<DType> dtype = ParseDType(text);
+    if (!dtype.has_value() || *dtype == DType::kI32)
+      return Bad(key, text, "an element type of weights");
+    *value = *dtype;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<absl::string_view> Take(absl::string_view key) {
+    auto it = values_.find(key);
+    if (it == values_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel spec: ", key, " is missing"));
+    }
+    const absl::string_view text = it->second;
+    values_.erase(it);
+    return text;
+  }
+
+  absl::Status Finish() const {
+    if (values_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel spec: ", values_.begin()->first, " is not known"));
+  }
+
+  static absl::Status Bad(absl::string_view key, absl::string_view value,
+                          absl::string_view allowed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel spec: ", key, "=", value, " is not possible\n  allowed: ", allowed));
+  }
+
+ private:
+  absl::flat_hash_map<absl::string_view, absl::string_view> values_;
+};
+
+constexpr int64_t kMaxHeads = 65536, kMaxHead = 512, kMaxPageTokens = 65536;
+
+absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
+  QUIRE_ASSIGN_OR_RETURN(Fields fields, Fields::Split(text));
+  LinearSpec spec;
+  QUIRE_RETURN_IF_ERROR(fields.Int("n", 1, kMaxExtent, &spec.n));
+  QUIRE_RETURN_IF_ERROR(fields.Int("k", 1, kMaxExtent, &spec.k));
+  QUIRE_RETURN_IF_ERROR(fields.Element("w", &spec.weight));
+  QUIRE_RETURN_IF_ERROR(fields.Bool("bias", &spec.bias));
+  QUIRE_RETURN_IF_ERROR(fields.Bool("residual", &spec.residual));
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view layout, fields.Take("layout"));
+  QUIRE_ASSIGN_OR_RETURN(spec.layout, ParseLayout(layout));
+  QUIRE_RETURN_IF_ERROR(fields.Finish());
+  if (spec.k % InfoOf(spec.weight).block_elements != 0) {
+    return Fields::Bad("k", absl::StrCat(spec.k),
+                       absl::StrCat("a multiple of ", InfoOf(spec.weight).block_elements));
+  }
+  return KernelSpec(spec);
+}
+
+absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
+  QUIRE_ASSIGN_OR_RETURN(Fields fields, Fields::Split(text));
+  AttentionSpec spec;
+  QUIRE_RETURN_IF_ERROR(fields.Int("hq", 1, kMaxHeads, &spec.hq));
+  QUIRE_RETURN_IF_ERROR(fields.Int("hkv", 1, kMaxHeads, &spec.hkv));
+  QUIRE_RETURN_IF_ERROR(fields.Int("d", 1, kMaxHead, &spec.d));
+  QUIRE_RETURN_IF_ERROR(fields.Int("dv", 1, kMaxHead, &spec.dv));
+  QUIRE_RETURN_IF_ERROR(fields.Element("kv", &spec.kv));
+  QUIRE_RETURN_IF_ERROR(fields.Int("page", 1, kMaxPageTokens, &spec.page_tokens));
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view mask, fields.Take("mask"));
+  if (mask != "causal" && mask != "none") return Fields::Bad("mask", mask, "causal, none");
+  spec.causal = mask == "causal";
+  QUIRE_RETURN_IF_ERROR(fields.Int("window", 0, kMaxExtent, &spec.window));
+  QUIRE_RETURN_IF_ERROR(fields.Float("scale", 1e-6, 1e3, &spec.scale));
+  QUIRE_RETURN_IF_ERROR(fields.Float("cap", 0, 1e6, &spec.cap));
+  QUIRE_RETURN_IF_ERROR(fields.Float("alibi", 0, 64, &spec.alibi_max));
+  QUIRE_RETURN_IF_ERROR(fields.Finish());
+  if (spec.hq % spec.hkv != 0) {
+    return Fields::Bad("hq", absl::StrCat(spec.hq), absl::StrCat("a multiple of hkv=", spec.hkv));
+  }
+  for (auto [key, size] : {std::pair("d", spec.d), std::pair("dv", spec.dv)}) {
+    if (size % 8 != 0) return Fields::Bad(key, absl::StrCat(size), "a multiple of 8, 8 .. 512");
+  }
+  if (!IsFloat(spec.kv)) return Fields::Bad("kv", DTypeText(spec.kv), "f32, f16, bf16");
+  return KernelSpec(spec);
+}
+
+}  // namespace
+
+absl::string_view LayoutText(WeightLayout layout) {
+  return layout == WeightLayout::kRows ? "rows" : "rows16";
+}
+
+absl::StatusOr<WeightLayout> ParseLayout(absl::string_view text) {
+  for (WeightLayout layout : {WeightLayout::kRows, WeightLayout::kRows16}) {
+    if (text == LayoutText(layout)) return layout;
+  }
+  return Fields::Bad("layout", text, "rows, rows16");
+}
+
+std::string SpecText(const KernelSpec& spec) {
+  if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
+    return absl::StrCat("linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
+                        " bias=", linear->bias ? 1 : 0, " residual=", linear->residual ? 1 : 0,
+                        " layout=", LayoutText(linear->layout));
+  }
+  if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
+    return absl::StrCat("attention hq=", attention->hq, " hkv=", attention->hkv,
+                        " d=", attention->d, " dv=", attention->dv,
+                        " kv=", DTypeText(attention->kv), " page=", attention->page_tokens,
+                        " mask=", attention->causal ? "causal" : "none",
+                        " window=", attention->window, " scale=", Number(attention->scale),
+                        " cap=", Number(attention->cap), " alibi=", Number(attention->alibi_max));
+  }
+  return absl::StrCat("row ", std::get<RowSpec>(spec).func);
+}
+
+absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text) {
+  if (absl::ConsumePrefix(&text, "linear ")) return ParseLinear(text);
+  if (absl::ConsumePrefix(&text, "attention ")) return ParseAttention(text);
+  if (absl::ConsumePrefix(&text, "row ")) return KernelSpec(RowSpec{std::string(text)});
+  return absl::InvalidArgumentError(absl::StrCat("kernel spec: unknown kind: ", text.substr(0, 40),
+                                                 "\n  allowed: linear, attention, row"));
+}
+
+}  // namespace quire

@@ -1,0 +1,89 @@
+// A device: memory for KV pages, and programs loaded from a plan and bound to it.
+//
+// One step is one ragged batch: T rows (tokens), grouped by sequence, any mix of prompt chunks and
+// single generated tokens, and R of these rows whose logits are wanted. The bits of a row's logits
+// depend on its own sequence alone.
+//
+// Errors:  UNAVAILABLE when the device does not exist here; RESOURCE_EXHAUSTED when memory does not
+// suffice;
+//          INVALID_ARGUMENT when a step disagrees with itself or with the plan.
+// Threads: a program runs one step at a time; the caller serialises.
+// Owner:   the caller owns every object it creates; a program and its page pool must not outlive
+// the device.
+#ifndef QUIRE_RUNTIME_DEVICE_H_
+#define QUIRE_RUNTIME_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ir/plan_generated.h"
+
+namespace quire {
+
+class WeightSource;  // runtime/weights.h
+
+// One sequence's part of a step.
+struct SequenceRows {
+  int32_t first_row = 0;  // its rows are [first_row, first_row + rows) of the step
+  int32_t rows = 0;
+  int32_t context_tokens =
+      0;  // tokens in its cache after this step; its last row stands at context_tokens - 1
+  absl::Span<const int32_t> pages;  // its block table: page of token i is pages[i / page_tokens]
+};
+
+struct Step {
+  absl::Span<const int32_t> ids;         // [T]
+  absl::Span<const int32_t> positions;   // [T]
+  absl::Span<const int32_t> logit_rows;  // [R], each in [0, T)
+  absl::Span<const SequenceRows> sequences;
+};
+
+// Device memory for pages; page p of layer l holds page_tokens tokens of K and of V.
+class PagePool {
+ public:
+  virtual ~PagePool() = default;
+  virtual int32_t page_count() const = 0;
+  virtual int64_t page_bytes() const = 0;  // over all layers
+  virtual absl::Status CopyPage(int32_t from, int32_t to) = 0;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Runs one step. `logits` is [R, V], row r for logit_rows[r].
+  virtual absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) = 0;
+  // Bytes of one page over all layers, before any pool exists.
+  virtual int64_t page_bytes() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) = 0;
+};
+
+struct DeviceOptions {
+  int threads = 0;               // 0: the number of cores this process may use
+  std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
+                                 // ~/.cache/quire; "none": no cache
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string Description() const = 0;  // "cpu: AMD EPYC, avx512-vnni, 2 threads"
+  // Loads program `name` of `target`: builds or fetches its kernels, lays out its weights.
+  virtual absl::StatusOr<std::unique_ptr<Program>> Load(const plan::TargetT& target,
+                                                        absl::string_view name,
+                                                        const WeightSource& weights) = 0;
+};
+
+// `name`: "cpu". UNAVAILABLE for a device that this build or this machine does not have, with the
+// list of those it has.
+absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
+                                                     const DeviceOptions& options = {});
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_DEVICE_H_
