@@ -248,7 +248,11 @@ absl::Status PlaceTensors(uint64_t header_bytes, uint64_t file_bytes, uint64_t a
   if (tensors.empty()) return absl::OkStatus();
   // header_bytes <= file_bytes < 2^63 and alignment < 2^63, so the sum does not wrap.
   const uint64_t data_begin = (header_bytes + alignment - 1) & ~(alignment - 1);
-  const uint64_t data_bytes = file_bytes > data_begin ? file_bytes - data_begin : 0;
+  if (data_begin > file_bytes) {
+    return absl::DataLossError(absl::StrCat("the file ends at byte ", file_bytes,
+                                            ", before its tensors' bytes begin at ", data_begin));
+  }
+  const uint64_t data_bytes = file_bytes - data_begin;
   for (TensorInfo& tensor : tensors) {
     if (tensor.offset % alignment != 0) {
       return absl::DataLossError(absl::StrCat("tensor ", Quoted(tensor.name), " is at offset ",

@@ -177,7 +177,15 @@ TEST(GgufTest, HonoursTheAlignmentKey) {
   ExpectDataLoss(Parse(write(GgufWriter().U32("general.alignment", 64))).status(),
                  "tensor \"b\" is at offset 32, not a multiple of 64");
   ExpectDataLoss(Parse(write(GgufWriter().U64("general.alignment", uint64_t{1} << 62))).status(),
-                 "runs past the file's 0 bytes of data");
+                 "before its tensors' bytes begin at 4611686018427387904");
+}
+
+// Even a tensor of no bytes must lie inside the file.
+TEST(GgufTest, RefusesAFileThatEndsInItsPadding) {
+  std::string file = GgufWriter().TensorAt("empty", kF32, {0}, 0).Build();
+  ASSERT_TRUE(Parse(file).ok());
+  file.pop_back();
+  ExpectDataLoss(Parse(file).status(), "the file ends at byte 63, before its tensors' bytes");
 }
 
 TEST(GgufTest, RefusesOtherVersionsAndByteOrders) {
