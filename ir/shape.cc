@@ -54,6 +54,27 @@ absl::Status CheckAxis(int64_t axis, int rank) {
   return absl::InvalidArgumentError(absl::StrCat("axis=", axis, " of a value of rank ", rank));
 }
 
+// Refuses the attribute values for which a scaling's formula divides by zero.
+absl::Status CheckRopeScaling(const Op& op, int64_t dims) {
+  const std::string& scaling = op.Text(AttrKind::kScaling);
+  if (scaling == "none" || scaling == "linear") return absl::OkStatus();
+  if (op.Int(AttrKind::kOriginalTokens) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("scaling=", scaling, " needs original_tokens"));
+  }
+  if (scaling == "dynamic" && dims <= 2) {
+    return absl::InvalidArgumentError(absl::StrCat("scaling=dynamic of dims=", dims));
+  }
+  const double low = op.Float(AttrKind::kLowFactor), high = op.Float(AttrKind::kHighFactor);
+  if (scaling == "llama3" && low >= high) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("low_factor=", low, " is not below high_factor=", high));
+  }
+  if (scaling == "yarn" && op.Float(AttrKind::kTheta) <= 1) {
+    return absl::InvalidArgumentError("scaling=yarn needs theta over 1");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Type> InferType(const Op& op, const Declared& declared) {
@@ -183,6 +204,7 @@ absl::StatusOr<Type> RopeRule(const Op& op, const Declared&) {
                                                    "\n  allowed: even, at most the head size"));
   }
   if (op.num_operands() > 2) QUIRE_RETURN_IF_ERROR(WantParameter(op, 2, {dims / 2}));
+  QUIRE_RETURN_IF_ERROR(CheckRopeScaling(op, dims));
   return TypeOf(op, 0);
 }
 
@@ -302,6 +324,9 @@ absl::StatusOr<Type> AttentionRule(const Op& op, const Declared&) {
     return Wrong(
         op, 0,
         absl::StrCat("has a number of heads that ", k[1].value(), " KV heads do not divide"));
+  }
+  if (op.Int(AttrKind::kWindow) != 0 && op.Text(AttrKind::kMask) != "causal") {
+    return absl::InvalidArgumentError("window needs mask=causal");
   }
   return Type{TypeOf(op, 0).dtype, {q[0], q[1], v[2]}};
 }
