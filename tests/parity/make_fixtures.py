@@ -1,0 +1,129 @@
+"""Writes the parity fixtures: small random models in Hugging Face layout, and what transformers computes with them.
+
+    python tests/parity/make_fixtures.py [NAME...]
+
+Each folder of tests/parity/fixtures holds config.json and model.safetensors, as save_pretrained writes them, and
+expected.safetensors:
+
+    ids      i32[T + 32]     random tokens: a prompt of T, then 32 that are fed one at a time
+    prefill  f32[T, V]       logits of every row of the prompt
+    decode   f32[32, V]      logits of each of the 32 steps, with transformers' own cache
+
+Logits are computed in f32 with eager attention from the stored weights, whatever type those are stored in. Every tensor
+is drawn from a generator seeded by its name, norms and biases too, so that no two rows are equal and a swapped pair
+shows. Needs torch, transformers (written with 5.24) and safetensors.
+"""
+
+import pathlib
+import shutil
+import sys
+import zlib
+
+import torch
+import transformers as tr
+from safetensors.torch import save_file
+
+ROOT = pathlib.Path(__file__).parent / "fixtures"
+PROMPT_TOKENS = 12
+STEPS = 32
+
+TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=16, max_position_embeddings=128, **TOKENS)
+# No head_dim: it is hidden_size / num_attention_heads.
+LLAMA_MHA = {**LLAMA, "num_key_value_heads": 4, "head_dim": None, "rms_norm_eps": 1e-5}
+QWEN2 = {key: value for key, value in LLAMA.items() if key != "head_dim"}
+GPT2 = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=4, **TOKENS)
+BLOOM = dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=6, **TOKENS)
+GEMMA3 = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2,
+              num_key_value_heads=1, max_position_embeddings=128, sliding_window=8,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention"], **TOKENS)
+
+
+def llama_rope(**parameters):
+    return dict(**LLAMA, rope_parameters=dict(rope_theta=10000.0, **parameters))
+
+
+# name: (config class, arguments, storage type)
+FIXTURES = {
+    "llama_mha_bias": ("Llama", dict(**LLAMA_MHA, attention_bias=True, mlp_bias=True), "float32"),
+    "llama_gqa_tied": ("Llama", dict(**LLAMA, tie_word_embeddings=True), "bfloat16"),
+    "llama_linear": ("Llama", llama_rope(rope_type="linear", factor=2.5), "bfloat16"),
+    # 16 positions are in range, so that most of the decode steps stretch the base.
+    "llama_dynamic": ("Llama", {**llama_rope(rope_type="dynamic", factor=2.0), "max_position_embeddings": 16},
+                      "bfloat16"),
+    # Wavelengths at head size 16 and theta 10000 are 6, 20, 63, 199, ... tokens: below, between and above the two
+    # bounds, 64 / 4 and 64 / 1.
+    "llama_llama3": ("Llama", llama_rope(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                         original_max_position_embeddings=64), "bfloat16"),
+    "llama_yarn": ("Llama", llama_rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
+                   "bfloat16"),
+    "llama_yarn_explicit": ("Llama", llama_rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=32,
+                                                beta_fast=8.0, beta_slow=0.5, mscale=1.2, mscale_all_dim=0.7,
+                                                truncate=False), "bfloat16"),
+    "mistral_window": ("Mistral", dict(**LLAMA, sliding_window=8), "bfloat16"),
+    "qwen2_tied": ("Qwen2", dict(**QWEN2, tie_word_embeddings=True), "bfloat16"),
+    "qwen2_window": ("Qwen2", dict(**QWEN2, use_sliding_window=True, sliding_window=7, max_window_layers=1),
+                     "bfloat16"),
+    "qwen3": ("Qwen3", dict(**LLAMA), "bfloat16"),
+    "gemma3": ("Gemma3Text", dict(**GEMMA3, head_dim=256, query_pre_attn_scalar=256), "bfloat16"),
+    # Another scale than the head size gives, a stretched global rope, and capped logits.
+    "gemma3_scaled": ("Gemma3Text", dict(**GEMMA3, head_dim=16, query_pre_attn_scalar=24, final_logit_softcapping=9.0,
+                                         rope_parameters={
+                                             "full_attention": dict(rope_type="linear", factor=8.0, rope_theta=1e6),
+                                             "sliding_attention": dict(rope_type="default", rope_theta=1e4)}),
+                      "float32"),
+    "gpt2": ("GPT2", dict(**GPT2), "float32"),
+    "gpt2_inverse_layer": ("GPT2", dict(**GPT2, scale_attn_by_inverse_layer_idx=True, n_inner=40,
+                                        tie_word_embeddings=False, activation_function="gelu"), "float16"),
+    "gpt_bigcode_mqa": ("GPTBigCode", dict(**GPT2), "bfloat16"),
+    "gpt_bigcode_mha": ("GPTBigCode", dict(**GPT2, multi_query=False), "bfloat16"),
+    "bloom": ("Bloom", dict(**BLOOM), "float16"),
+    "bloom_post_norm": ("Bloom", dict(**BLOOM, apply_residual_connection_post_layernorm=True), "bfloat16"),
+}
+
+
+def randomise(model, is_gemma):
+    for name, parameter in model.named_parameters():
+        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        values = torch.randn(parameter.shape, generator=generator) * 0.2
+        is_norm_weight = parameter.dim() == 1 and name.endswith("weight")
+        # Gemma stores a norm's weight minus one.
+        parameter.data = values + 1 if is_norm_weight and not is_gemma else values
+
+
+def write(name):
+    family, arguments, storage = FIXTURES[name]
+    folder = ROOT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    config = getattr(tr, family + "Config")(**arguments)
+    model = tr.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    randomise(model, family.startswith("Gemma"))
+    model.to(getattr(torch, storage)).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+    model = tr.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    ids = torch.randint(config.vocab_size, (1, PROMPT_TOKENS + STEPS), generator=generator)
+    with torch.no_grad():
+        output = model(ids[:, :PROMPT_TOKENS], use_cache=True)
+        prefill = output.logits[0]
+        cache = next(value for key, value in output.items() if key in ("cache", "past_key_values"))
+        decode = []
+        for step in range(PROMPT_TOKENS, PROMPT_TOKENS + STEPS):
+            decode.append(model(ids[:, step:step + 1], past_key_values=cache, use_cache=True).logits[0, -1])
+        whole = model(ids).logits[0]
+    decode = torch.stack(decode)
+    # Dynamic scaling depends on the length so far, so that there the whole sequence at once is another function.
+    if "dynamic" not in name:
+        gap = (torch.cat([prefill, decode]) - whole).abs().max() / whole.abs().max()
+        assert gap < 1e-5, f"{name}: cached and whole logits differ by {gap}"
+    save_file(dict(ids=ids[0].to(torch.int32), prefill=prefill.contiguous(), decode=decode),
+              folder / "expected.safetensors")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(f"{name}: {size} bytes, logits within {whole.abs().max():.2f}")
+
+
+if __name__ == "__main__":
+    for fixture in sys.argv[1:] or FIXTURES:
+        write(fixture)
