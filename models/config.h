@@ -1,0 +1,107 @@
+// What a decoder-only model computes, free of how any family spells it.
+//
+// The families' files read config.json into this one form, and models/decoder.cc writes the
+// mathematics from it. Every field changes the result; what does not is not here.
+//
+// Letters: E width, F feed-forward width, Hq query heads, Hkv KV heads, D head size, V vocabulary,
+// L layers.
+#ifndef QUIRE_MODELS_CONFIG_H_
+#define QUIRE_MODELS_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace quire {
+
+// A size, with the configuration key that it was read from for messages.
+struct Dimension {
+  int64_t value = 0;
+  std::string key;
+
+  operator int64_t() const { return value; }  // NOLINT: a dimension is a number
+};
+
+// Rotary positions; the fields are those of the rope op in ir/attrs.def.
+struct RopeConfig {
+  double theta = 10000;
+  std::string scaling = "none";  // none, linear, dynamic, llama3 or yarn
+  double factor = 1;
+  int64_t original_tokens = 0;
+  double low_factor = 1;
+  double high_factor = 4;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;
+  // Of cos and sin alike, so scores grow by its square.
+  double magnitude = 1;
+};
+
+enum class NormKind { kRms, kLayer };
+
+// How the query, key and value projections are stored.
+enum class QkvLayout {
+  kSeparate,    // three matrices
+  kBlocks,      // one matrix, rows [Hq*D of q | Hkv*D of k | Hkv*D of v]
+  kInterleaved  // one matrix, rows [Hq, 3, D]; needs Hkv = Hq
+};
+
+struct Activation {
+  OpKind kind = OpKind::kSilu;
+  std::string approximate = "none";  // of gelu
+};
+
+struct LayerConfig {
+  int64_t window = 0;          // keys that a query sees, itself included; 0: all before it
+  int rope = -1;               // into DecoderConfig::ropes; -1: none
+  double attention_scale = 1;  // of q . k
+};
+
+struct DecoderConfig {
+  Dimension vocab, width, ffn, layers, heads, kv_heads, head_dim;
+  // The longest sequence the model was made for; 0 where the configuration sets no limit.
+  Dimension max_positions;
+
+  // Token embedding, then scale, then learned positions, then norm.
+  double embed_scale = 1;
+  bool learned_positions = false;  // a table of max_positions rows
+  bool embed_norm = false;
+
+  NormKind norm = NormKind::kRms;
+  double norm_eps = 0;
+  // Added to the stored weight of an rms norm.
+  double norm_weight_offset = 0;
+  // Norms after attention and after the MLP, before the residual is added.
+  bool post_norms = false;
+  // The residual starts behind the norm instead of before it.
+  bool residual_from_norm = false;
+
+  QkvLayout qkv_layout = QkvLayout::kSeparate;
+  bool qkv_bias = false;
+  bool out_bias = false;
+  bool qk_norm = false;     // rms norm of each head of q and of k, before rope
+  double alibi_max = 0;     // 0: no linear bias
+  double attn_softcap = 0;  // 0: none
+  std::vector<RopeConfig> ropes;
+  std::vector<LayerConfig> layer;  // one for each layer
+
+  Activation activation;
+  bool gated_mlp = false;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
+  bool mlp_bias = false;
+
+  // Pairs of a head that rope rotates: neighbours instead of halves, as GGUF stores Llama.
+  bool rope_interleaved = false;
+  // A tensor divides the rope frequencies.
+  bool rope_factors = false;
+
+  // Matrices of linear layers are stored [K,N] instead of [N,K].
+  bool transposed_linear = false;
+  bool tied_head = false;
+  double final_softcap = 0;  // 0: none
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_MODELS_CONFIG_H_

@@ -1,0 +1,127 @@
+#include "models/key_reader.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ir/status.h"
+
+namespace quire {
+namespace {
+
+struct ActivationName {
+  absl::string_view text;
+  OpKind kind;
+  absl::string_view approximate;
+};
+
+// The names that transformers gives these functions; several are spellings of one formula.
+constexpr ActivationName kActivations[] = {
+    {"silu", OpKind::kSilu, "none"},
+    {"swish", OpKind::kSilu, "none"},
+    {"gelu", OpKind::kGelu, "none"},
+    {"gelu_python", OpKind::kGelu, "none"},
+    {"gelu_new", OpKind::kGelu, "tanh"},
+    {"gelu_fast", OpKind::kGelu, "tanh"},
+    {"gelu_accurate", OpKind::kGelu, "tanh"},
+    {"gelu_python_tanh", OpKind::kGelu, "tanh"},
+    {"gelu_pytorch_tanh", OpKind::kGelu, "tanh"},
+    {"quick_gelu", OpKind::kGelu, "quick"},
+    {"relu", OpKind::kRelu, "none"},
+    {"sigmoid", OpKind::kSigmoid, "none"},
+    {"tanh", OpKind::kTanh, "none"},
+};
+
+}  // namespace
+
+void KeyReader::Fail(const absl::Status& error) {
+  if (status_.ok()) status_ = error;
+}
+
+void KeyReader::Invalid(absl::string_view key, absl::string_view problem,
+                        absl::string_view allowed) {
+  Fail(config_.Refuse(key, problem, allowed));
+}
+
+void KeyReader::Unsupported(absl::string_view key, absl::string_view problem,
+                            absl::string_view allowed) {
+  Fail(absl::UnimplementedError(config_.Refuse(key, problem, allowed).message()));
+}
+
+Dimension KeyReader::Dim(std::initializer_list<absl::string_view> keys, int64_t limit) {
+  Dimension found;
+  for (const absl::string_view key : keys) {
+    if (!Has(key)) continue;
+    const int64_t value = Take(config_.GetInt(key), int64_t{1});
+    if (value < 1 || value > limit) {
+      Invalid(key, "is out of range", absl::StrCat("1..", limit));
+    } else if (!found.key.empty() && value != found.value) {
+      Invalid(key, absl::StrCat("differs from ", found.key, "=", found.value),
+              "one key for one size");
+    } else if (found.key.empty()) {
+      found = {value, std::string(key)};
+    }
+  }
+  if (!found.key.empty()) return found;
+  const absl::string_view key = *keys.begin();
+  // Absent under every name: let the reader word it.
+  Take(config_.GetInt(key), int64_t{0});
+  return {1, std::string(key)};
+}
+
+Dimension KeyReader::DimOr(absl::string_view key, int64_t limit, const Dimension& fallback) {
+  config_.Ignore({key});
+  return Has(key) ? Dim({key}, limit) : fallback;
+}
+
+double KeyReader::Float(absl::string_view key, double fallback, double low, double high) {
+  config_.Ignore({key});
+  return Has(key) ? Float(key, low, high) : fallback;
+}
+
+double KeyReader::Float(absl::string_view key, double low, double high) {
+  const absl::StatusOr<double> value = config_.GetFloat(key);
+  if (!value.ok()) {
+    Fail(value.status());
+    return low;
+  }
+  // Written so that NaN is refused.
+  if (*value >= low && *value <= high) return *value;
+  Invalid(key, "is out of range", absl::StrCat(low, "..", high));
+  return low;
+}
+
+bool KeyReader::Bool(absl::string_view key, bool fallback) {
+  return Take(config_.GetBoolOr(key, fallback), fallback);
+}
+
+std::string KeyReader::Text(absl::string_view key, absl::string_view fallback) {
+  return Take(config_.GetStringOr(key, fallback), std::string(fallback));
+}
+
+std::vector<std::string> KeyReader::Texts(absl::string_view key) {
+  return Take(config_.GetStrings(key), std::vector<std::string>());
+}
+
+Activation KeyReader::ReadActivation(absl::string_view key, absl::string_view fallback) {
+  const std::string text = Text(key, fallback);
+  std::vector<absl::string_view> known;
+  for (const ActivationName& name : kActivations) {
+    if (name.text == text) return {name.kind, std::string(name.approximate)};
+    known.push_back(name.text);
+  }
+  Unsupported(key, "is not a supported activation", absl::StrJoin(known, ", "));
+  return {};
+}
+
+void KeyReader::Only(absl::string_view key, bool supported) {
+  if (Bool(key, supported) == supported) return;
+  Unsupported(key, "is not supported", supported ? "true" : "false");
+}
+
+void KeyReader::OnlyNumber(absl::string_view key, double supported) {
+  if (Take(config_.GetFloatOr(key, supported), supported) == supported) return;
+  Unsupported(key, "is not supported", absl::StrCat(supported));
+}
+
+}  // namespace quire

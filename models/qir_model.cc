@@ -1,0 +1,108 @@
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "models/import/file.h"
+#include "models/import/json.h"
+#include "models/import/tensor_index.h"
+#include "models/model.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::string_view kSignature =
+    "func @step(%ids: i32[T], %pos: i32[T]) returning f32[T,V]";
+
+// The vocabulary's extent, if `step` has the form of a definition.
+absl::StatusOr<int64_t> CheckSignature(const Func* step, absl::string_view path) {
+  const Type tokens = {DType::kI32, {Extent::Letter('T')}};
+  const auto wrong = [&](absl::string_view problem) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": @step ", problem)), "allowed",
+                    kSignature);
+  };
+  if (step == nullptr) return wrong("is missing");
+  if (step->args().size() != 2 || step->args()[0]->name != "ids" ||
+      step->args()[1]->name != "pos" || step->args()[0]->type != tokens ||
+      step->args()[1]->type != tokens) {
+    return wrong("has other arguments");
+  }
+  if (step->returns().size() != 1) return wrong("does not return one value");
+  const Type& logits = step->returns()[0]->type;
+  if (logits.dtype != DType::kF32 || logits.rank() != 2 ||
+      logits.extents[0] != Extent::Letter('T') || logits.extents[1].is_letter()) {
+    return wrong(absl::StrCat("returns ", logits.ToString()));
+  }
+  return logits.extents[1].value();
+}
+
+// Reads weight -> tensor. Every entry is a string.
+absl::StatusOr<nlohmann::json> ReadMap(absl::string_view path) {
+  if (path.empty()) return nlohmann::json::object();
+  QUIRE_ASSIGN_OR_RETURN(nlohmann::json map, ReadJsonObject(path));
+  for (const auto& item : map.items()) {
+    if (item.value().is_string()) continue;
+    return WithLine(absl::InvalidArgumentError(
+                        absl::StrCat(path, ": ", Quoted(item.key()), " is not mapped to a name")),
+                    "allowed", "a JSON object from weight names to tensor names");
+  }
+  return map;
+}
+
+// Checks a weight's declared type against the checkpoint's tensor.
+absl::Status CheckWeight(const Op& op, const Checkpoint& checkpoint) {
+  const std::string& name = op.Text(AttrKind::kName);
+  const absl::StatusOr<const TensorInfo*> found = checkpoint.Require(name);
+  if (!found.ok()) return WithPrefix(found.status(), absl::StrCat("%", op.name, ": weight"));
+  const TensorInfo* tensor = *found;
+  const Type stored = {*tensor->dtype, Extents(tensor->extents.begin(), tensor->extents.end())};
+  if (stored == op.type) return absl::OkStatus();
+  return WithLine(WithLine(absl::InvalidArgumentError(absl::StrCat("%", op.name, ": weight: ", name,
+                                                                   " is ", stored.ToString(),
+                                                                   ", not ", op.type.ToString())),
+                           "from", checkpoint.path()),
+                  "fix", absl::StrCat("declare it as ", stored.ToString()));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelDef> LoadQirModel(absl::string_view path, absl::string_view map_path,
+                                      const Checkpoint& checkpoint) {
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  ModelDef model;
+  QUIRE_ASSIGN_OR_RETURN(model.module, Parse(file.text(), path));
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json map, ReadMap(map_path));
+  model.architecture = "qir";
+  QUIRE_ASSIGN_OR_RETURN(model.vocab_size, CheckSignature(model.module.Find("step"), path));
+
+  std::set<std::string> used, tensors;
+  for (const std::unique_ptr<Func>& func : model.module.funcs) {
+    for (const std::unique_ptr<Op>& op : func->ops()) {
+      if (!op->Is(OpKind::kWeight)) continue;
+      const std::string own = op->Text(AttrKind::kName);
+      if (const auto mapped = map.find(own); mapped != map.end()) {
+        op->Set(AttrKind::kName, *mapped->get_ptr<const std::string*>());
+        used.insert(own);
+      }
+      const absl::Status status = CheckWeight(*op, checkpoint);
+      if (!status.ok()) return WithPrefix(status, absl::StrCat(path, ": @", func->name()));
+      if (!tensors.insert(op->Text(AttrKind::kName)).second) continue;
+      QUIRE_ASSIGN_OR_RETURN(const int64_t elements, Product(op->type.extents));
+      if (__builtin_add_overflow(model.parameter_count, elements, &model.parameter_count)) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": too many parameters"));
+      }
+    }
+  }
+  for (const auto& item : map.items()) {
+    if (used.count(item.key()) != 0) continue;
+    return WithLine(absl::InvalidArgumentError(
+                        absl::StrCat(map_path, ": ", Quoted(item.key()), " names no weight")),
+                    "from", path);
+  }
+  return model;
+}
+
+}  // namespace quire

@@ -1,0 +1,128 @@
+#include "models/weights_map.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "ir/status.h"
+
+namespace quire {
+namespace {
+
+// llama.cpp's names, the same for every family.
+constexpr TensorName kGgufNames[] = {
+    {TensorRole::kEmbed, "token_embd"},
+    {TensorRole::kPositions, "position_embd"},
+    {TensorRole::kEmbedNorm, "token_embd_norm"},
+    {TensorRole::kAttnNorm, "blk.{}.attn_norm"},
+    {TensorRole::kQ, "blk.{}.attn_q"},
+    {TensorRole::kK, "blk.{}.attn_k"},
+    {TensorRole::kV, "blk.{}.attn_v"},
+    {TensorRole::kQkv, "blk.{}.attn_qkv"},
+    {TensorRole::kQNorm, "blk.{}.attn_q_norm"},
+    {TensorRole::kKNorm, "blk.{}.attn_k_norm"},
+    {TensorRole::kAttnOut, "blk.{}.attn_output"},
+    {TensorRole::kPostAttnNorm, "blk.{}.post_attention_norm"},
+    {TensorRole::kMlpNorm, "blk.{}.ffn_norm"},
+    {TensorRole::kGate, "blk.{}.ffn_gate"},
+    {TensorRole::kUp, "blk.{}.ffn_up"},
+    {TensorRole::kDown, "blk.{}.ffn_down"},
+    {TensorRole::kPostMlpNorm, "blk.{}.post_ffw_norm"},
+    {TensorRole::kFinalNorm, "output_norm"},
+    {TensorRole::kHead, "output"},
+    {TensorRole::kRopeFactors, "rope_freqs"},
+};
+
+absl::string_view NameOf(absl::Span<const TensorName> names, TensorRole role) {
+  for (const TensorName& name : names) {
+    if (name.role == role) return name.name;
+  }
+  return "";
+}
+
+Extents ToExtents(absl::Span<const int64_t> extents) {
+  return Extents(extents.begin(), extents.end());
+}
+
+// "hidden_size=32, intermediate_size=48".
+std::string KeysText(absl::Span<const Dimension* const> from) {
+  return absl::StrJoin(from, ", ", [](std::string* out, const Dimension* dimension) {
+    absl::StrAppend(out, dimension->key, "=", dimension->value);
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> WeightsMap::Names(const WeightRequest& request) const {
+  const bool gguf = checkpoint_.format() == CheckpointFormat::kGguf;
+  const absl::string_view pattern = NameOf(gguf ? kGgufNames : family_.names, request.role);
+  if (pattern.empty()) return {};
+  const std::string name = absl::StrCat(
+      absl::StrReplaceAll(pattern, {{"{}", absl::StrCat(request.layer)}}), ".", request.part);
+  if (gguf || request.role == TensorRole::kHead) return {name};
+  return {absl::StrCat(family_.prefix, name), name};
+}
+
+const TensorInfo* WeightsMap::Find(const WeightRequest& request) const {
+  for (const std::string& name : Names(request)) {
+    if (const TensorInfo* tensor = checkpoint_.Find(name)) return tensor;
+  }
+  return nullptr;
+}
+
+absl::Status WeightsMap::Check(const WeightRequest& request, const TensorInfo* tensor) const {
+  const std::string wanted = ExtentsText(request.extents);
+  const std::string from =
+      absl::StrCat(config_file_, " ", KeysText(request.from), "; ", checkpoint_.path());
+  if (tensor == nullptr) {
+    const std::string name = Names(request).front();
+    std::vector<absl::string_view> names;
+    for (const TensorInfo& other : checkpoint_.tensors()) names.push_back(other.name);
+    const std::string near = Nearest(name, names);
+    const absl::Status missing = WithLine(
+        absl::InvalidArgumentError(absl::StrCat("tensor ", name, " ", wanted, " is missing")),
+        "from", from);
+    if (near.empty()) return missing;
+    return WithLine(missing, "fix", absl::StrCat("the nearest name is ", near));
+  }
+  if (tensor->extents != request.extents) {
+    return WithLine(
+        WithLine(absl::InvalidArgumentError(absl::StrCat("tensor ", tensor->name, " has extents ",
+                                                         ExtentsText(tensor->extents))),
+                 "from", from),
+        "allowed", wanted);
+  }
+  // Names the supported types if it has none of them.
+  QUIRE_RETURN_IF_ERROR(checkpoint_.Require(tensor->name).status());
+  const bool vector = request.extents.size() == 1;
+  if (*tensor->dtype == DType::kI32 || (vector && !IsFloat(*tensor->dtype))) {
+    return WithLine(
+        WithLine(absl::UnimplementedError(absl::StrCat("tensor ", tensor->name, " has elements of ",
+                                                       DTypeText(*tensor->dtype))),
+                 "from", checkpoint_.path()),
+        "allowed", vector ? "f32, f16, bf16" : "float and block types");
+  }
+  return absl::OkStatus();
+}
+
+Op* WeightsMap::Get(Builder& builder, absl::string_view value, const WeightRequest& request) {
+  const TensorInfo* tensor = Find(request);
+  if (status_.ok()) status_ = Check(request, tensor);
+  if (!status_.ok()) {
+    // What was asked for, so that the definition goes on to its end, where the error is seen.
+    return builder.Named(value).Weight("", Type{DType::kF32, ToExtents(request.extents)});
+  }
+  Op*& op = made_[tensor->name];
+  if (op != nullptr) return op;
+  op = builder.Named(value).Weight(tensor->name, Type{*tensor->dtype, ToExtents(request.extents)});
+  const std::optional<uint64_t> elements = ElementCount(request.extents);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (elements.has_value() && *elements <= static_cast<uint64_t>(kMost - parameter_count_)) {
+    parameter_count_ += static_cast<int64_t>(*elements);
+  }
+  return op;
+}
+
+}  // namespace quire

@@ -1,0 +1,64 @@
+// Finds the tensors that a definition needs and makes weight ops of them.
+//
+// A weight op carries the checkpoint's own name and element type, whichever of the names it goes
+// by: with or without the family's prefix, or GGUF's. Like ir/builder.h it keeps the first error.
+//
+// Errors: INVALID_ARGUMENT naming the tensor, what was wanted, the configuration keys that it came
+//         from, what was found, and the nearest name; UNIMPLEMENTED for an element type.
+#ifndef QUIRE_MODELS_WEIGHTS_MAP_H_
+#define QUIRE_MODELS_WEIGHTS_MAP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ir/builder.h"
+#include "models/family.h"
+#include "models/import/checkpoint.h"
+
+namespace quire {
+
+// One tensor of a family: which, of what extents, and why those.
+struct WeightRequest {
+  TensorRole role;
+  int64_t layer = -1;  // -1: of no layer
+  absl::string_view part = "weight";
+  std::vector<int64_t> extents = {};
+  std::vector<const Dimension*> from = {};  // the dimensions that the extents were computed from
+};
+
+class WeightsMap {
+ public:
+  // All three must outlive the map. `config_file` is named in messages.
+  WeightsMap(const Checkpoint& checkpoint, const Family& family, absl::string_view config_file)
+      : checkpoint_(checkpoint), family_(family), config_file_(config_file) {}
+
+  const absl::Status& status() const { return status_; }
+  // Elements of the distinct tensors handed out so far.
+  int64_t parameter_count() const { return parameter_count_; }
+
+  bool Has(const WeightRequest& request) const { return Find(request) != nullptr; }
+  // A weight op named `value`; the same op when the same tensor is asked for again. A matrix may be
+  // of any element type, a vector only of a float type.
+  Op* Get(Builder& builder, absl::string_view value, const WeightRequest& request);
+
+ private:
+  std::vector<std::string> Names(const WeightRequest& request) const;
+  const TensorInfo* Find(const WeightRequest& request) const;
+  absl::Status Check(const WeightRequest& request, const TensorInfo* tensor) const;
+
+  const Checkpoint& checkpoint_;
+  const Family& family_;
+  std::string config_file_;
+  absl::Status status_;
+  int64_t parameter_count_ = 0;
+  absl::flat_hash_map<std::string, Op*> made_;  // by the checkpoint's name
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_MODELS_WEIGHTS_MAP_H_
