@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
-#include "models/import/file.h"
+#include "ir/file.h"
 #include "models/import/tensor_index.h"
 
 namespace quire {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ir/status.h"
-#include "models/import/file.h"
+#include "ir/file.h"
 #include "models/import/json.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
-#include "models/import/file.h"
+#include "ir/file.h"
 #include "models/import/json.h"
 #include "models/import/safetensors.h"
 

@@ -1,4 +1,4 @@
-#include "models/import/file.h"
+#include "ir/file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -77,6 +77,12 @@ PathKind KindOfPath(absl::string_view path) {
 std::string JoinPath(absl::string_view directory, absl::string_view name) {
   if (directory.empty()) return std::string(name);
   return absl::StrCat(directory, absl::EndsWith(directory, "/") ? "" : "/", name);
+}
+
+std::string FolderOf(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == absl::string_view::npos) return "";
+  return std::string(path.substr(0, slash == 0 ? 1 : slash));
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "models/import/file.h"
+#include "ir/file.h"
 
 #include <sys/stat.h>
 
