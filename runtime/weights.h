@@ -1,0 +1,63 @@
+// Weights of a plan as a device loads them: from the checkpoint files that the plan names, or
+// packed in the plan.
+//
+// Errors:  FAILED_PRECONDITION when a weight file is missing or is another than the plan was
+// compiled
+//          from; DATA_LOSS when it is shorter. Both name the file, what was expected and found, and
+//          the fix.
+// Owner:   what a load returns keeps the files mapped, also beyond the source's life.
+#ifndef QUIRE_RUNTIME_WEIGHTS_H_
+#define QUIRE_RUNTIME_WEIGHTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "codegen/weights.h"
+#include "ir/plan_io.h"
+
+namespace quire {
+
+struct SlotBytes {
+  absl::Span<const uint8_t> bytes;  // aligned to 4 bytes; to 4096 when packed
+  bool packed = false;              // laid out as the slot's layout says; else rows
+  std::shared_ptr<const void> owner;
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual absl::StatusOr<SlotBytes> Load(const plan::WeightSlotT& slot) const = 0;
+};
+
+// Tensors of the files that a plan names, each opened and compared with the plan at its first use.
+class TensorFiles : public TensorReader {
+ public:
+  // Relative paths are relative to `folder`. With a `weights_dir`, every file is looked for there,
+  // by the last part of its path. `plan` must outlive this.
+  TensorFiles(const plan::PlanT& plan, absl::string_view folder, absl::string_view weights_dir);
+  ~TensorFiles() override;
+
+  absl::StatusOr<absl::Span<const uint8_t>> Read(uint32_t tensor) const override;
+  // Opens and compares every file, so that later reads cannot fail.
+  absl::Status Open() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct WeightOptions {
+  std::string weights_dir;  // "": where the plan says
+};
+
+std::unique_ptr<WeightSource> OpenWeights(std::shared_ptr<const PlanFile> plan,
+                                          const WeightOptions& options = {});
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_WEIGHTS_H_

@@ -1,0 +1,190 @@
+#include "runtime/weights.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ir/fingerprint.h"
+#include "tests/ir/plan_fixture.h"
+#include "tests/models/checkpoint_files.h"
+
+namespace quire {
+namespace {
+
+using ::quire::testing::AsBytes;
+using ::quire::testing::BytesFor;
+using ::quire::testing::MakePart;
+using ::quire::testing::MakeSlot;
+using ::quire::testing::MakeTensor;
+using ::quire::testing::TempDir;
+using ::quire::testing::TinyPlan;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string Text(absl::Span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+
+class WeightsTest : public ::testing::Test {
+ protected:
+  WeightsTest() : plan_(TinyPlan()), contents_(BytesFor("w", 1600)) {
+    dir_.Write("w.safetensors", contents_);
+    plan_.files[0]->fingerprint = Fingerprint(AsBytes(contents_));
+  }
+
+  // Writes the plan into the folder and opens its weights.
+  std::unique_ptr<WeightSource> Open(const WeightOptions& options = {}) {
+    const std::string path = dir_.File("x.qplan");
+    const absl::Status written = WritePlan(plan_, path, {.force = true});
+    EXPECT_TRUE(written.ok()) << written;
+    auto file = OpenPlan(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return OpenWeights(std::make_shared<PlanFile>(std::move(file).value()), options);
+  }
+
+  absl::Status LoadStatus(const WeightOptions& options = {}) {
+    return Open(options)->Load(*plan_.targets[0]->weights[0]).status();
+  }
+
+  // Element [row, column] of the f32 tensor at `offset` with that many columns, as bytes.
+  std::string Element(size_t offset, size_t columns, size_t row, size_t column) const {
+    return contents_.substr(offset + (row * columns + column) * 4, 4);
+  }
+
+  TempDir dir_;
+  plan::PlanT plan_;
+  std::string contents_;
+};
+
+TEST_F(WeightsTest, OnePartIsTheFileItself) {
+  plan_.targets[0]->weights.push_back(MakeSlot("part", "f32", {5, 16}));
+  plan_.targets[0]->weights[2]->parts.push_back(MakePart(0, 3, 8));
+  auto source = Open();
+  auto whole = source->Load(*plan_.targets[0]->weights[0]);
+  auto part = source->Load(*plan_.targets[0]->weights[2]);
+  source.reset();  // what was loaded outlives the source
+  ASSERT_TRUE(whole.ok() && part.ok()) << whole.status() << part.status();
+  EXPECT_EQ(Text(whole->bytes), contents_.substr(64, 768));
+  EXPECT_EQ(Text(part->bytes), contents_.substr(64 + 3 * 64, 5 * 64));
+  EXPECT_FALSE(whole->packed);
+  EXPECT_EQ(part->bytes.data(), whole->bytes.data() + 3 * 64);  // no copy
+}
+
+TEST_F(WeightsTest, TransposesRowsOfATensor) {
+  plan_.targets[0]->weights.push_back(MakeSlot("some", "f32", {4, 16}));
+  plan_.targets[0]->weights[2]->parts.push_back(MakePart(1, 5, 9, /*transposed=*/true));
+  auto source = Open();
+  auto all = source->Load(*plan_.targets[0]->weights[1]);
+  auto some = source->Load(*plan_.targets[0]->weights[2]);
+  ASSERT_TRUE(all.ok() && some.ok());
+  for (size_t row = 0; row < 12; ++row) {
+    for (size_t column = 0; column < 16; ++column) {
+      const std::string expected = Element(832, 12, column, row);
+      EXPECT_EQ(Text(all->bytes.subspan((row * 16 + column) * 4, 4)), expected);
+      if (row >= 5 && row < 9) {
+        EXPECT_EQ(Text(some->bytes.subspan(((row - 5) * 16 + column) * 4, 4)), expected);
+      }
+    }
+  }
+}
+
+TEST_F(WeightsTest, TransposesBeyondOneTileInTwoByteTypes) {
+  const std::string bytes = BytesFor("wide", 70 * 45 * 2);
+  plan_.files[0]->bytes = bytes.size();
+  plan_.files[0]->fingerprint = Fingerprint(AsBytes(bytes));
+  dir_.Write("w.safetensors", bytes);
+  plan_.tensors.clear();
+  plan_.tensors.push_back(MakeTensor("wide", "bf16", {70, 45}, 0, bytes.size()));
+  plan_.targets[0]->weights.clear();
+  plan_.targets[0]->programs.clear();
+  plan_.targets[0]->weights.push_back(MakeSlot("t", "bf16", {40, 70}));
+  plan_.targets[0]->weights[0]->parts.push_back(MakePart(0, 3, 43, /*transposed=*/true));
+  auto loaded = Open()->Load(*plan_.targets[0]->weights[0]);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  for (size_t row = 0; row < 40; ++row) {
+    for (size_t column = 0; column < 70; ++column) {
+      ASSERT_EQ(Text(loaded->bytes.subspan((row * 70 + column) * 2, 2)),
+                bytes.substr((column * 45 + row + 3) * 2, 2));
+    }
+  }
+}
+
+TEST_F(WeightsTest, JoinsParts) {
+  plan_.targets[0]->weights.push_back(MakeSlot("joined", "f32", {6, 16}));
+  auto& parts = plan_.targets[0]->weights[2]->parts;
+  parts.push_back(MakePart(0, 10, 12));
+  parts.push_back(MakePart(1, 2, 3, /*transposed=*/true));
+  parts.push_back(MakePart(0, 0, 3));
+  auto loaded = Open()->Load(*plan_.targets[0]->weights[2]);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  std::string expected = contents_.substr(64 + 10 * 64, 2 * 64);
+  for (size_t column = 0; column < 16; ++column) expected += Element(832, 12, column, 2);
+  expected += contents_.substr(64, 3 * 64);
+  EXPECT_EQ(Text(loaded->bytes), expected);
+}
+
+TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
+  plan_.tensors[0]->offset = 63;
+  auto loaded = Open()->Load(*plan_.targets[0]->weights[0]);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(loaded->bytes.data()) % 4, 0u);
+  EXPECT_EQ(Text(loaded->bytes), contents_.substr(63, 768));
+}
+
+TEST_F(WeightsTest, PackedBytesComeFromThePlan) {
+  auto writer = PlanWriter::Create(dir_.File("p.qplan"));
+  ASSERT_TRUE(writer.ok());
+  plan::WeightSlotT& slot = *plan_.targets[0]->weights[0];
+  ASSERT_TRUE(writer->AddPacked(AsBytes(BytesFor("packed", 1000)), &slot).ok());
+  ASSERT_TRUE(writer->Finish(plan_).ok());
+  auto file = OpenPlan(dir_.File("p.qplan"));
+  ASSERT_TRUE(file.ok());
+  auto loaded = OpenWeights(std::make_shared<PlanFile>(std::move(file).value()), {})->Load(slot);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->packed);
+  EXPECT_EQ(Text(loaded->bytes), BytesFor("packed", 1000));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(loaded->bytes.data()) % 4096, 0u);
+}
+
+TEST_F(WeightsTest, WeightsDirReplacesTheFolder) {
+  const TempDir elsewhere;
+  elsewhere.Write("w.safetensors", contents_);
+  plan_.files[0]->path = "/nowhere/at/all/w.safetensors";
+  const absl::Status missing = LoadStatus();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(missing.message(), AllOf(HasSubstr("/nowhere/at/all/w.safetensors"),
+                                       HasSubstr("1600 bytes"), HasSubstr("--weights-dir")));
+  EXPECT_TRUE(LoadStatus({.weights_dir = elsewhere.path()}).ok());
+}
+
+TEST_F(WeightsTest, AnotherFileIsRefused) {
+  std::string other = contents_;
+  other[1500] ^= 1;
+  dir_.Write("w.safetensors", other);
+  const absl::Status differs = LoadStatus();
+  EXPECT_EQ(differs.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(differs.message(), AllOf(HasSubstr("w.safetensors: not the file"),
+                                       HasSubstr("expected: 1600 bytes"), HasSubstr("fix: ")));
+  dir_.Write("w.safetensors", contents_ + "more");
+  EXPECT_EQ(LoadStatus().code(), absl::StatusCode::kFailedPrecondition);
+  dir_.Write("w.safetensors", contents_.substr(0, 1599));
+  const absl::Status truncated = LoadStatus();
+  EXPECT_EQ(truncated.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(truncated.message(), HasSubstr("found: 1599 bytes"));
+}
+
+TEST(FingerprintTest, ReadsSizeAndBothEnds) {
+  std::string file = BytesFor("file", 400000);
+  const uint64_t fingerprint = Fingerprint(AsBytes(file));
+  EXPECT_NE(Fingerprint(AsBytes(file).subspan(0, 399999)), fingerprint);
+  for (const size_t at : {size_t{0}, size_t{65535}, file.size() - 65536, file.size() - 1}) {
+    file[at] ^= 1;
+    EXPECT_NE(Fingerprint(AsBytes(file)), fingerprint) << at;
+    file[at] ^= 1;
+  }
+  file[65536] ^= 1;  // the middle is not read
+  EXPECT_EQ(Fingerprint(AsBytes(file)), fingerprint);
+  EXPECT_NE(Fingerprint(AsBytes("a")), Fingerprint(AsBytes("b")));
+  EXPECT_EQ(Fingerprint({}), Fingerprint({}));
+}
+
+}  // namespace
+}  // namespace quire
