@@ -115,6 +115,15 @@ void Func::MoveBefore(const Op* op, const Op* before) {
   ops_.insert(Locate(ops_, before), std::move(held));
 }
 
+void Func::Reorder(absl::Span<const Op* const> order) {
+  absl::flat_hash_map<const Op*, std::unique_ptr<Op>> held;
+  for (std::unique_ptr<Op>& op : ops_) {
+    const Op* key = op.get();
+    held[key] = std::move(op);
+  }
+  for (size_t i = 0; i < order.size(); ++i) ops_[i] = std::move(held.at(order[i]));
+}
+
 void Func::SortTopologically() {
   absl::flat_hash_map<const Op*, size_t> index;
   for (size_t i = 0; i < ops_.size(); ++i) index[ops_[i].get()] = i;
@@ -132,8 +141,10 @@ void Func::SortTopologically() {
         continue;
       }
       bool ready = true;
-      for (const Op* operand : ops_[top]->operands) {
-        auto it = index.find(operand);
+      // The last operand is pushed first, so that the first is placed first.
+      const std::vector<Op*>& operands = ops_[top]->operands;
+      for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
+        auto it = index.find(*operand);
         if (it != index.end() && ops_[it->second] != nullptr && it->second != top) {
           stack.push_back(it->second);
           ready = false;

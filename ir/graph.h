@@ -91,6 +91,8 @@ class Func {
   void Erase(const Op* op);
   // Moves `op` to just before `before`.
   void MoveBefore(const Op* op, const Op* before);
+  // Puts the ops in this order. REQUIRES: `order` holds every op of the function once.
+  void Reorder(absl::Span<const Op* const> order);
   // Stable topological re-ordering, after edits that broke the order of definition and use.
   void SortTopologically();
 

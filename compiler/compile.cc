@@ -1,0 +1,121 @@
+#include "compiler/compile.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/lower.h"
+#include "compiler/row_wise.h"
+#include "ir/op.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+namespace quire {
+namespace {
+
+absl::Status CheckSignature(const Module& module) {
+  const Type wanted{DType::kI32, {Extent::Letter('T')}};
+  const bool is_step =
+      module.funcs.size() == 1 && module.funcs[0]->name() == "step" &&
+      module.funcs[0]->args().size() == 2 && module.funcs[0]->args()[0]->type == wanted &&
+      module.funcs[0]->args()[1]->type == wanted && module.funcs[0]->returns().size() == 1;
+  if (!is_step) {
+    return WithLine(absl::InvalidArgumentError("the module is not a decoder's definition"),
+                    "allowed",
+                    "one function @step(%ids: i32[T], %pos: i32[T]) that returns logits f32[T,V]");
+  }
+  const Op* logits = module.funcs[0]->returns()[0];
+  if (logits->type.rank() == 2 && HasRows(logits->type, 'T') && logits->type.dtype == DType::kF32 &&
+      !logits->type.extents[1].is_letter()) {
+    return absl::OkStatus();
+  }
+  return WithLine(absl::InvalidArgumentError(
+                      Describe(*logits, absl::StrCat("returns ", logits->type.ToString()))),
+                  "allowed", "f32[T,V]");
+}
+
+// Runs `step` and reports it like a pass.
+template <typename Step>
+absl::Status Timed(absl::string_view name, const Step& step, CompiledTarget* compiled) {
+  const auto begin = std::chrono::steady_clock::now();
+  QUIRE_RETURN_IF_ERROR(WithPrefix(step(), name));
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  const plan::ProgramT& program = *compiled->target.programs[0];
+  PassReport report{std::string(name), program.name, true, taken.count(), {}};
+  std::string text = absl::StrCat(program.launches.size(), " launches of ",
+                                  compiled->target.kernels.size(), " kernels");
+  if (program.arena != nullptr) {
+    int64_t t = 0, r = 0;
+    for (const auto& buffer : program.buffers) {
+      t += buffer->bytes->t();
+      r += buffer->bytes->r();
+    }
+    text = absl::StrCat("bytes of activations for each row: ", t + r, " => ",
+                        program.arena->t() + program.arena->r());
+  }
+  report.notes.push_back({true, program.name, text});
+  compiled->reports.push_back(std::move(report));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target& target,
+                                             const CompileOptions& options,
+                                             const TensorTable& tensors) {
+  QUIRE_RETURN_IF_ERROR(Verify(raised));
+  QUIRE_RETURN_IF_ERROR(CheckSignature(raised));
+  CompiledTarget compiled;
+  compiled.lowered = raised.Clone();
+  QUIRE_RETURN_IF_ERROR(
+      RunPasses(compiled.lowered, options.passes, target, options.pipeline, &compiled.reports));
+  auto select = [&]() -> absl::Status {
+    QUIRE_ASSIGN_OR_RETURN(compiled.target,
+                           SelectKernels(*compiled.lowered.funcs[0], tensors, target));
+    return absl::OkStatus();
+  };
+  QUIRE_RETURN_IF_ERROR(Timed("select-kernels", select, &compiled));
+  auto place = [&] { return PlaceBuffers(*compiled.target.programs[0]); };
+  QUIRE_RETURN_IF_ERROR(Timed("plan-memory", place, &compiled));
+  return compiled;
+}
+
+std::vector<std::string> WeightNames(const Module& module) {
+  std::vector<std::string> names;
+  absl::flat_hash_set<absl::string_view> seen;
+  for (const auto& func : module.funcs) {
+    for (const auto& op : func->ops()) {
+      if (!op->Is(OpKind::kWeight)) continue;
+      const std::string& name = op->Text(AttrKind::kName);
+      if (seen.insert(name).second) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+absl::Status Relower(plan::PlanT& plan, const CompileOptions& options) {
+  absl::StatusOr<Module> module = Parse(plan.ir, "ir");
+  if (!module.ok()) {
+    return absl::DataLossError(absl::StrCat(
+        "the plan's embedded IR is not valid in this build\n  from: ", module.status().message()));
+  }
+  std::vector<std::unique_ptr<plan::TargetT>> targets;
+  for (const auto& old : plan.targets) {
+    Target target;
+    target.name = old->name;
+    target.page_tokens = old->page_tokens;
+    if (!old->kv_layers.empty()) {
+      target.kv_dtype = ParseDType(old->kv_layers[0]->dtype).value_or(target.kv_dtype);
+    }
+    QUIRE_ASSIGN_OR_RETURN(CompiledTarget compiled,
+                           CompileTarget(*module, target, options, plan.tensors));
+    targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
+  }
+  plan.targets = std::move(targets);
+  plan.op_table_hash = OpTableHash();
+  return absl::OkStatus();
+}
+
+}  // namespace quire

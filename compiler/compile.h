@@ -1,0 +1,49 @@
+// From a raised module to one target's part of a plan.
+//
+// A pure function of its arguments: reads no file, no weight bytes, no clock but for reports.
+// Errors: INVALID_ARGUMENT when the definition or its weights are wrong, UNIMPLEMENTED when they
+// are valid but not supported, INTERNAL when a pass broke its contract (compiler/pipeline.h).
+#ifndef QUIRE_COMPILER_COMPILE_H_
+#define QUIRE_COMPILER_COMPILE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "codegen/target.h"
+#include "compiler/pipeline.h"
+#include "compiler/weight_slots.h"
+#include "ir/graph.h"
+#include "ir/plan_generated.h"
+
+namespace quire {
+
+struct CompileOptions {
+  std::vector<const PassDef*> passes = DefaultPasses();
+  PipelineOptions pipeline;
+};
+
+struct CompiledTarget {
+  plan::TargetT target;
+  Module lowered;                   // the IR after the last pass
+  std::vector<PassReport> reports;  // for --explain; select-kernels and plan-memory included
+};
+
+// `raised` has one function, @step(ids: i32[T], pos: i32[T]) -> logits f32[T,V]; `tensors` is what
+// Plan.tensors will hold.
+absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target& target,
+                                             const CompileOptions& options,
+                                             const TensorTable& tensors);
+
+// Names of the tensors that the module's weights name, each once, in order of use: what
+// Plan.tensors has to hold.
+std::vector<std::string> WeightNames(const Module& module);
+
+// Lowers a plan again from its embedded IR, for the targets that it has: `plan.targets` and
+// `plan.op_table_hash` are replaced. DATA_LOSS when the embedded IR is not valid in this build.
+absl::Status Relower(plan::PlanT& plan, const CompileOptions& options);
+
+}  // namespace quire
+
+#endif  // QUIRE_COMPILER_COMPILE_H_

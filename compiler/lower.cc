@@ -1,0 +1,249 @@
+#include "compiler/lower.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codegen/spec.h"
+#include "compiler/kv_layers.h"
+#include "compiler/row_spec.h"
+#include "compiler/row_wise.h"
+#include "ir/status.h"
+#include "ir/text.h"
+
+namespace quire {
+namespace {
+
+// Sizes and extents of a value with rows. UNIMPLEMENTED when it is not f32 (or i32, for arguments)
+// or has another letter than T or R on axis 0 alone.
+absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op) {
+  const Type& type = op.type;
+  const bool is_argument = op.Is(OpKind::kArg);
+  if (type.dtype != (is_argument ? DType::kI32 : DType::kF32)) {
+    return absl::UnimplementedError(Describe(
+        op, absl::StrCat(type.ToString(), is_argument ? " as argument; arguments are i32"
+                                                      : " between kernels; these values are f32")));
+  }
+  const bool by_t = HasRows(type, 'T');
+  if (!by_t && !HasRows(type, 'R')) {
+    return absl::UnimplementedError(
+        Describe(op, absl::StrCat(type.ToString(), " does not have T or R as its first extent")));
+  }
+  absl::StatusOr<int64_t> elements = Product(absl::MakeConstSpan(type.extents).subspan(1));
+  if (!elements.ok() || *elements > (int64_t{1} << 56)) {
+    return absl::UnimplementedError(Describe(op, absl::StrCat(type.ToString(), " is too large")));
+  }
+  auto value = std::make_unique<plan::ValueT>();
+  value->name = op.name;
+  value->dtype = std::string(DTypeText(type.dtype));
+  for (const Extent& extent : type.extents) value->extents.push_back(extent.ToString());
+  const int64_t row_bytes = *elements * 4;
+  value->bytes = std::make_unique<plan::Linear>(0, by_t ? row_bytes : 0, by_t ? 0 : row_bytes);
+  value->offset = std::make_unique<plan::Linear>(0, 0, 0);
+  return value;
+}
+
+class Lowering {
+ public:
+  Lowering(const Func& func, const Target& target, WeightSlots slots, KvLayers layers)
+      : func_(func), target_(target), slots_(std::move(slots)), layers_(std::move(layers)) {}
+
+  absl::StatusOr<plan::TargetT> Run() {
+    program_->name = func_.name();
+    program_->ir = Print(func_);
+    for (size_t i = 0; i < func_.args().size(); ++i) {
+      const Op* arg = func_.args()[i].get();
+      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*arg));
+      program_->arguments.push_back(std::move(value));
+      places_[arg] = plan::Operand(plan::OperandKind::Argument, static_cast<uint32_t>(i));
+    }
+    QUIRE_RETURN_IF_ERROR(CollectGroups());
+    for (const auto& group : groups_) QUIRE_RETURN_IF_ERROR(LowerGroup(group));
+    for (const Op* result : func_.returns()) {
+      auto it = places_.find(Storage(result));
+      if (it == places_.end() || it->second.kind() != plan::OperandKind::Buffer) {
+        return absl::UnimplementedError(Describe(*result, "is returned but not computed"));
+      }
+      program_->results.push_back(it->second);
+    }
+    plan::TargetT lowered;
+    lowered.name = target_.name;
+    lowered.kernels = std::move(kernels_);
+    lowered.weights = slots_.TakeSlots();
+    lowered.kv_layers = layers_.TakeLayers();
+    lowered.page_tokens = target_.page_tokens;
+    lowered.programs.push_back(std::move(program_));
+    return lowered;
+  }
+
+ private:
+  using Group = std::vector<const Op*>;
+
+  absl::Status CollectGroups() {
+    for (const auto& op : func_.ops()) {
+      if (slots_.Contains(op.get())) continue;
+      if (op->group < 0 && Storage(op.get()) == op.get()) {
+        return absl::InternalError(Describe(*op, "has no group"));
+      }
+      if (op->group >= 0) {
+        groups_.resize(std::max(groups_.size(), static_cast<size_t>(op->group) + 1));
+        groups_[static_cast<size_t>(op->group)].push_back(op.get());
+      }
+      for (const Op* operand : op->operands) {
+        if (Storage(operand)->group != op->group) read_outside_.insert(Storage(operand));
+      }
+    }
+    for (const Op* result : func_.returns()) read_outside_.insert(Storage(result));
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerGroup(const Group& group) {
+    if (group.empty()) return absl::InternalError("an empty group");
+    switch (group[0]->kind) {
+      case OpKind::kLinear:
+        return LowerLinear(group);
+      case OpKind::kAttention:
+        return LowerAttention(*group[0]);
+      default:
+        return LowerRows(group);
+    }
+  }
+
+  absl::Status LowerLinear(const Group& group) {
+    const Op& linear = *group[0];
+    const Op* weight = linear.operand(1);
+    if (linear.type.rank() != 2) {
+      return absl::UnimplementedError(
+          Describe(linear, absl::StrCat(linear.type.ToString(), " does not have rank 2")));
+    }
+    LinearSpec spec;
+    spec.n = weight->type.extents[0].value();
+    spec.k = weight->type.extents[1].value();
+    spec.weight = weight->type.dtype;
+    spec.bias = linear.num_operands() > 2;
+    plan::LaunchT launch;
+    QUIRE_ASSIGN_OR_RETURN(plan::Operand x, PlaceOf(linear, linear.operand(0)));
+    launch.inputs.push_back(x);
+    for (int i = 1; i < linear.num_operands(); ++i) {
+      const Op* parameter = linear.operand(i);
+      if (!slots_.Contains(parameter)) {
+        return absl::UnimplementedError(Describe(
+            linear, absl::StrCat("%", parameter->name, " is not made of rows of the checkpoint")));
+      }
+      launch.inputs.push_back(Weight(parameter));
+    }
+    spec.layout = slots_.LayoutOf(weight);
+    const Op* result = &linear;
+    if (group.size() > 1 && group[1]->Is(OpKind::kAdd)) {
+      result = group[1];
+      const Op* residual = result->operand(result->operand(0) == &linear ? 1 : 0);
+      QUIRE_ASSIGN_OR_RETURN(plan::Operand place, PlaceOf(*result, residual));
+      launch.inputs.push_back(place);
+      spec.residual = true;
+    }
+    return Finish(linear, spec, std::move(launch), {result});
+  }
+
+  absl::Status LowerAttention(const Op& op) {
+    QUIRE_ASSIGN_OR_RETURN(uint32_t layer, layers_.LayerOf(op));
+    const Extents& k = op.operand(1)->type.extents;
+    AttentionSpec spec;
+    spec.hq = op.type.extents[1].value();
+    spec.hkv = k[1].value();
+    spec.d = k[2].value();
+    spec.dv = op.type.extents[2].value();
+    spec.kv = op.operand(1)->type.dtype;
+    spec.page_tokens = target_.page_tokens;
+    spec.causal = op.Text(AttrKind::kMask) == "causal";
+    spec.window = op.Int(AttrKind::kWindow);
+    spec.scale = op.Float(AttrKind::kScale);
+    spec.cap = op.Float(AttrKind::kCap);
+    spec.alibi_max = op.Float(AttrKind::kAlibiMax);
+    plan::LaunchT launch;
+    QUIRE_ASSIGN_OR_RETURN(plan::Operand q, PlaceOf(op, op.operand(0)));
+    launch.inputs = {q, plan::Operand(plan::OperandKind::KvLayer, layer)};
+    return Finish(op, spec, std::move(launch), {&op});
+  }
+
+  absl::Status LowerRows(const Group& group) {
+    QUIRE_ASSIGN_OR_RETURN(RowGroup rows, MakeRowGroup(group, read_outside_, slots_));
+    plan::LaunchT launch;
+    for (const Op* input : rows.inputs) {
+      QUIRE_ASSIGN_OR_RETURN(plan::Operand place, PlaceOf(*group[0], input));
+      launch.inputs.push_back(place);
+    }
+    for (const Op* weight : rows.weights) launch.inputs.push_back(Weight(weight));
+    for (const Op* append : rows.appends) {
+      launch.inputs.emplace_back(plan::OperandKind::KvLayer, layers_.IndexOf(*append));
+    }
+    return Finish(*group[0], rows.spec, std::move(launch), rows.outputs);
+  }
+
+  // `place_of_error`: the op that messages name.
+  absl::Status Finish(const Op& place_of_error, const KernelSpec& spec, plan::LaunchT launch,
+                      const std::vector<const Op*>& outputs) {
+    const std::string text = SpecText(spec);
+    const absl::Status possible = ParseSpec(text).status();
+    if (!possible.ok()) {
+      return absl::UnimplementedError(Describe(place_of_error, possible.message()));
+    }
+    auto [it, is_new] = kernel_index_.try_emplace(text, static_cast<uint32_t>(kernels_.size()));
+    if (is_new) {
+      kernels_.push_back(std::make_unique<plan::KernelT>());
+      kernels_.back()->spec = text;
+    }
+    launch.kernel = it->second;
+    launch.name = absl::StrJoin(
+        outputs, ",", [](std::string* out, const Op* output) { out->append(output->name); });
+    launch.rows = outputs[0]->type.extents[0].ToString();
+    for (const Op* output : outputs) {
+      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*output));
+      const plan::Operand place(plan::OperandKind::Buffer,
+                                static_cast<uint32_t>(program_->buffers.size()));
+      program_->buffers.push_back(std::move(value));
+      // A group that only appends writes a copy of what it read: the value keeps its first place.
+      places_.try_emplace(Storage(output), place);
+      launch.outputs.push_back(place);
+    }
+    program_->launches.push_back(std::make_unique<plan::LaunchT>(std::move(launch)));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<plan::Operand> PlaceOf(const Op& reader, const Op* value) const {
+    auto it = places_.find(Storage(value));
+    if (it != places_.end()) return it->second;
+    return absl::UnimplementedError(
+        Describe(reader, absl::StrCat("%", value->name, " is not a value with rows")));
+  }
+
+  plan::Operand Weight(const Op* weight) {
+    return plan::Operand(plan::OperandKind::Weight, slots_.SlotOf(weight));
+  }
+
+  const Func& func_;
+  const Target& target_;
+  WeightSlots slots_;
+  KvLayers layers_;
+  std::vector<Group> groups_;
+  OpSet read_outside_;
+  absl::flat_hash_map<const Op*, plan::Operand> places_;  // arguments and buffers, by Storage()
+  absl::flat_hash_map<std::string, uint32_t> kernel_index_;
+  std::vector<std::unique_ptr<plan::KernelT>> kernels_;
+  std::unique_ptr<plan::ProgramT> program_ = std::make_unique<plan::ProgramT>();
+};
+
+}  // namespace
+
+absl::StatusOr<plan::TargetT> SelectKernels(const Func& func, const TensorTable& tensors,
+                                            const Target& target) {
+  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(func, tensors));
+  QUIRE_ASSIGN_OR_RETURN(KvLayers layers, KvLayers::Create(func));
+  return Lowering(func, target, std::move(slots), std::move(layers)).Run();
+}
+
+}  // namespace quire

@@ -1,0 +1,176 @@
+// fuse: ops are grouped into the kernels that will run them; ops are re-ordered by group.
+//
+//   - a linear, and an add that alone reads it (its residual), are one group;
+//   - attention is a group, and so is any op that is not row-wise;
+//   - row-wise ops with the same rows, between the same linears and attentions, are one group.
+// A reshape that keeps the rows is the same memory under another type: it belongs to the group of
+// what it reshapes. Weight expressions belong to no group.
+//
+// Every group has a level: what it reads comes from row groups of its own level or from anything
+// below; a row op that reads a linear or attention, or rows of another extent, is one level up.
+// Levels never fall along an edge, so the groups form no cycle, and each row op runs as early as it
+// can together with all others of its level. Legal because grouping changes no value. Declines an
+// add as residual when another op reads the linear too, or the types differ. Ops that nobody reads
+// are dropped.
+// Saves a launch and a trip through memory for each value that only its own group reads.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/pass.h"
+#include "compiler/row_wise.h"
+
+namespace quire {
+namespace {
+
+using UserMap = absl::flat_hash_map<const Op*, std::vector<Op*>>;
+
+// Order in which groups run: by level; row groups before the linears and attentions that may read
+// them; then by rows, or by place in the function.
+using GroupKey = std::tuple<int, bool, size_t>;
+
+bool IsRowOp(const Op& op) {
+  if (op.Is(OpKind::kKvAppend)) return true;  // writes rows; only attention reads the whole
+  if (op.Is(OpKind::kLinear) || op.type.rank() == 0 || !op.type.extents[0].is_letter())
+    return false;
+  return CheckRowWise(op, op.type.extents[0].letter()).ok();
+}
+
+// The letter of the rows that a row op computes.
+char RowsOf(const Op& op) {
+  const Type& type = op.Is(OpKind::kKvAppend) ? op.operand(0)->type : op.type;
+  return type.extents[0].letter();
+}
+
+// The add that takes `linear` as an epilogue, or nullptr.
+const Op* ResidualAdd(const Func& func, const Op& linear, const UserMap& users) {
+  const auto readers = users.find(&linear);
+  if (readers == users.end() || readers->second.size() != 1 || func.IsReturned(&linear)) {
+    return nullptr;
+  }
+  const Op* add = readers->second[0];
+  if (!add->Is(OpKind::kAdd) || add->operand(0) == add->operand(1)) return nullptr;
+  if (add->operand(0)->type != linear.type || add->operand(1)->type != linear.type) return nullptr;
+  return add;
+}
+
+class Grouping {
+ public:
+  Grouping(const Func& func, const OpSet& weights)
+      : func_(func), weights_(weights), users_(func.Users()) {}
+
+  void Place() {
+    for (size_t i = 0; i < func_.ops().size(); ++i) {
+      const Op* op = func_.ops()[i].get();
+      if (weights_.contains(op)) continue;
+      if (auto it = epilogues_.find(op); it != epilogues_.end()) {
+        // The linear waited for its residual, which may be of a higher level than its input.
+        const Op* linear = it->second;
+        const int level = std::max(LevelFor(*linear, linear), LevelFor(*op, linear));
+        keys_[linear] = keys_[op] = GroupKey(level, true, i);
+      } else if (Storage(op) != op) {
+        auto stored = keys_.find(Storage(op));
+        if (stored != keys_.end()) keys_[op] = stored->second;
+      } else if (IsRowOp(*op)) {
+        keys_[op] = GroupKey(LevelFor(*op, nullptr), false, static_cast<size_t>(RowsOf(*op)));
+      } else {
+        const Op* add = op->Is(OpKind::kLinear) ? ResidualAdd(func_, *op, users_) : nullptr;
+        if (add != nullptr) {
+          epilogues_[add] = op;
+        } else {
+          keys_[op] = GroupKey(LevelFor(*op, nullptr), true, i);
+        }
+      }
+    }
+  }
+
+  // Numbers of the groups, in the order in which they run.
+  absl::flat_hash_map<const Op*, int> Numbers() const {
+    std::map<GroupKey, int> numbers;
+    for (const auto& [op, key] : keys_) numbers[key] = 0;
+    int next = 0;
+    for (auto& [key, number] : numbers) number = next++;
+    absl::flat_hash_map<const Op*, int> groups;
+    for (const auto& [op, key] : keys_) groups[op] = numbers[key];
+    return groups;
+  }
+
+ private:
+  // The lowest level at which `op` finds its operands; `inside` is an operand of its own group.
+  int LevelFor(const Op& op, const Op* inside) const {
+    const bool is_row_op = &op != inside && epilogues_.find(&op) == epilogues_.end() && IsRowOp(op);
+    int level = 0;
+    for (const Op* operand : op.operands) {
+      auto it = keys_.find(Storage(operand));
+      if (operand == inside || it == keys_.end()) continue;
+      const auto& [operand_level, operand_is_alone, rows] = it->second;
+      const bool is_next =
+          is_row_op && (operand_is_alone || rows != static_cast<size_t>(RowsOf(op)));
+      level = std::max(level, operand_level + (is_next ? 1 : 0));
+    }
+    return level;
+  }
+
+  const Func& func_;
+  const OpSet& weights_;
+  const UserMap users_;
+  absl::flat_hash_map<const Op*, GroupKey> keys_;
+  absl::flat_hash_map<const Op*, const Op*> epilogues_;  // add => its linear
+};
+
+// Ops by group, each after the weight expressions that it is the first to read.
+std::vector<const Op*> ByGroup(const Func& func, const OpSet& weights) {
+  std::vector<const Op*> grouped;
+  for (const auto& op : func.ops()) {
+    if (!weights.contains(op.get())) grouped.push_back(op.get());
+  }
+  std::stable_sort(grouped.begin(), grouped.end(),
+                   [](const Op* a, const Op* b) { return a->group < b->group; });
+  absl::flat_hash_map<const Op*, size_t> places;
+  for (size_t i = 0; i < grouped.size(); ++i) places[grouped[i]] = i;
+  // A weight expression stands at its first reader, which comes earlier in this walk.
+  for (auto it = func.ops().rbegin(); it != func.ops().rend(); ++it) {
+    const size_t place = places.try_emplace(it->get(), grouped.size()).first->second;
+    for (const Op* operand : (*it)->operands) {
+      if (!weights.contains(operand)) continue;
+      size_t& first = places.try_emplace(operand, place).first->second;
+      first = std::min(first, place);
+    }
+  }
+  std::vector<const Op*> order;
+  for (const auto& op : func.ops()) order.push_back(op.get());
+  std::stable_sort(order.begin(), order.end(), [&](const Op* a, const Op* b) {
+    return std::pair(places[a], !weights.contains(a)) < std::pair(places[b], !weights.contains(b));
+  });
+  return order;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> Fuse(Func& func, const Target&, Notes& notes) {
+  bool changed = func.EraseDead();
+  const OpSet weights = WeightExpressionsOf(func);
+  Grouping grouping(func, weights);
+  grouping.Place();
+  const absl::flat_hash_map<const Op*, int> groups = grouping.Numbers();
+  int count = 0;
+  for (const auto& op : func.ops()) {
+    auto it = groups.find(op.get());
+    const int group = it == groups.end() ? -1 : it->second;
+    changed = changed || op->group != group;
+    op->group = group;
+    count = std::max(count, group + 1);
+  }
+  const std::vector<const Op*> order = ByGroup(func, weights);
+  for (size_t i = 0; i < order.size(); ++i) changed = changed || func.ops()[i].get() != order[i];
+  func.Reorder(order);
+  notes.Fired(func.name(), absl::StrCat(groups.size(), " ops => ", count, " launches"));
+  return changed;
+}
+
+}  // namespace quire

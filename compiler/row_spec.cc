@@ -1,0 +1,187 @@
+#include "compiler/row_spec.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "ir/builder.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+namespace quire {
+namespace {
+
+bool HasRowKernel(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kEmbed:
+    case OpKind::kAdd:
+    case OpKind::kMul:
+    case OpKind::kScale:
+    case OpKind::kSoftcap:
+    case OpKind::kSilu:
+    case OpKind::kGelu:
+    case OpKind::kRelu:
+    case OpKind::kTanh:
+    case OpKind::kSigmoid:
+    case OpKind::kCast:
+    case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+    case OpKind::kRope:
+    case OpKind::kReshape:
+    case OpKind::kSlice:
+    case OpKind::kConcat:
+    case OpKind::kTake:
+    case OpKind::kExpandHeads:
+    case OpKind::kKvAppend:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status Refuse(const Op& op) {
+  std::string allowed = "linear, attention";
+  for (const OpDef& def : AllOps()) {
+    Op probe;
+    probe.kind = def.kind;
+    if (HasRowKernel(probe)) absl::StrAppend(&allowed, ", ", def.mnemonic);
+  }
+  return WithLine(absl::UnimplementedError(Describe(op, "no kernel computes this op")), "allowed",
+                  allowed);
+}
+
+// Builds the canonical function.
+class RowWriter {
+ public:
+  RowWriter(const OpSet& own, const WeightSlots& slots) : own_(own), slots_(slots) {}
+
+  // Notes an operand of the group; called in order of use, before Finish.
+  void AddInput(const Op* operand) {
+    if (slots_.Contains(operand)) {
+      if (seen_.insert(operand).second) group_.weights.push_back(operand);
+      return;
+    }
+    const Op* stored = Storage(operand);
+    if (!own_.contains(stored) && seen_.insert(stored).second) group_.inputs.push_back(stored);
+  }
+
+  void MakeArgs() {
+    int next = 0;
+    for (const Op* input : group_.inputs) {
+      clones_[input] = func_.AddArg(absl::StrCat(next++), input->type);
+    }
+    for (const Op* weight : group_.weights) {
+      const WeightLayout layout = slots_.LayoutOf(weight);
+      const std::string suffix =
+          layout == WeightLayout::kRows ? "" : absl::StrCat(".", LayoutText(layout));
+      clones_[weight] = func_.AddArg(absl::StrCat(next++, suffix), weight->type);
+    }
+  }
+
+  void Append(const Op* op) {
+    auto clone = std::make_unique<Op>(*op);
+    clone->group = -1;
+    for (Op*& operand : clone->operands) operand = Value(operand);
+    if (op->Is(OpKind::kKvAppend)) {
+      const int64_t layer = op->Int(AttrKind::kLayer);
+      const auto number = static_cast<int64_t>(layers_.size());
+      clone->Set(AttrKind::kLayer, layers_.try_emplace(layer, number).first->second);
+      group_.appends.push_back(op);
+    }
+    clones_[op] = Insert(std::move(clone));
+  }
+
+  absl::StatusOr<RowGroup> Finish(std::vector<const Op*> outputs) {
+    std::vector<Op*> returns;
+    for (const Op* output : outputs) returns.push_back(Value(output));
+    func_.set_returns(std::move(returns));
+    RenameRows();
+    QUIRE_RETURN_IF_ERROR(Verify(func_));
+    group_.outputs = std::move(outputs);
+    group_.spec.func = Print(func_);
+    return std::move(group_);
+  }
+
+ private:
+  Op* Insert(std::unique_ptr<Op> clone) {
+    clone->name = absl::StrCat("v", next_++);
+    return func_.Insert(std::move(clone));
+  }
+
+  // R as T, unless both are there.
+  void RenameRows() {
+    bool meets_t = false;
+    auto for_each_extent = [this](auto edit) {
+      for (const auto* list : {&func_.args(), &func_.ops()}) {
+        for (const auto& op : *list)
+          std::for_each(op->type.extents.begin(), op->type.extents.end(), edit);
+      }
+    };
+    for_each_extent([&](const Extent& extent) { meets_t |= extent == Extent::Letter('T'); });
+    if (meets_t) return;
+    for_each_extent([](Extent& extent) {
+      if (extent == Extent::Letter('R')) extent = Extent::Letter('T');
+    });
+  }
+
+  // The clone of `value`; reshapes are made where they are first read.
+  Op* Value(const Op* value) {
+    auto it = clones_.find(value);
+    if (it != clones_.end()) return it->second;
+    auto reshape = std::make_unique<Op>();
+    reshape->kind = OpKind::kReshape;
+    reshape->type = value->type;
+    reshape->operands = {clones_.at(Storage(value))};
+    return clones_[value] = Insert(std::move(reshape));
+  }
+
+  const OpSet& own_;
+  const WeightSlots& slots_;
+  Func func_{"row"};
+  RowGroup group_;
+  OpSet seen_;
+  absl::flat_hash_map<const Op*, Op*> clones_;
+  absl::flat_hash_map<int64_t, int64_t> layers_;
+  int next_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpSet& read_outside,
+                                      const WeightSlots& slots) {
+  const OpSet own(ops.begin(), ops.end());
+  std::vector<const Op*> computed;  // all but changes of shape
+  for (const Op* op : ops) {
+    if (!HasRowKernel(*op)) return Refuse(*op);
+    if (Storage(op) == op) computed.push_back(op);
+  }
+  RowWriter writer(own, slots);
+  for (const Op* op : computed) {
+    for (const Op* operand : op->operands) {
+      const bool is_weight = slots.Contains(operand);
+      if (!is_weight && !HasLetters(operand->type)) {
+        return absl::UnimplementedError(
+            Describe(*operand, "is computed from weights alone, which no kernel does"));
+      }
+      if (is_weight && slots.LayoutOf(operand) != WeightLayout::kRows && !op->Is(OpKind::kEmbed)) {
+        return absl::UnimplementedError(Describe(
+            *op,
+            absl::StrCat("reads %", operand->name, ", which a linear reads too; only embed can")));
+      }
+      writer.AddInput(operand);
+    }
+  }
+  writer.MakeArgs();
+  std::vector<const Op*> outputs;
+  for (const Op* op : computed) {
+    writer.Append(op);
+    if (read_outside.contains(op) && !op->Is(OpKind::kKvAppend)) outputs.push_back(op);
+  }
+  if (outputs.empty()) outputs.push_back(computed.front()->operand(0));
+  return writer.Finish(std::move(outputs));
+}
+
+}  // namespace quire

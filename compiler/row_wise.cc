@@ -1,0 +1,113 @@
+#include "compiler/row_wise.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+namespace {
+
+bool Mentions(const Type& type, char letter) {
+  return std::any_of(type.extents.begin(), type.extents.end(), [letter](const Extent& extent) {
+    return extent.is_letter() && extent.letter() == letter;
+  });
+}
+
+// The letter stands nowhere, or on axis 0 only.
+bool RowsOnlyOnFirstAxis(const Type& type, char letter) {
+  const auto count = std::count(type.extents.begin(), type.extents.end(), Extent::Letter(letter));
+  return count == 0 || (count == 1 && HasRows(type, letter));
+}
+
+}  // namespace
+
+bool HasRows(const Type& type, char letter) {
+  return type.rank() > 0 && type.extents[0] == Extent::Letter(letter);
+}
+
+bool HasLetters(const Type& type) {
+  return std::any_of(type.extents.begin(), type.extents.end(),
+                     [](const Extent& extent) { return extent.is_letter(); });
+}
+
+std::string Describe(const Op& op, absl::string_view what) {
+  return absl::StrCat("%", op.name, ": ", op.def().mnemonic, ": ", what);
+}
+
+absl::Status CheckRowWise(const Op& op, char letter) {
+  auto mixes = [&op](absl::string_view how) {
+    return absl::InvalidArgumentError(Describe(op, absl::StrCat("mixes rows: ", how)));
+  };
+  const std::string rows(1, letter);
+  bool meets_letter = Mentions(op.type, letter);
+  for (const Op* operand : op.operands) {
+    if (!RowsOnlyOnFirstAxis(operand->type, letter)) {
+      return mixes(
+          absl::StrCat("%", operand->name, " has ", rows, " on another axis than the first"));
+    }
+    meets_letter = meets_letter || Mentions(operand->type, letter);
+  }
+  if (!meets_letter) return absl::OkStatus();
+  if (!RowsOnlyOnFirstAxis(op.type, letter) || !HasRows(op.type, letter)) {
+    return mixes(
+        absl::StrCat("its result ", op.type.ToString(), " does not keep ", rows, " as axis 0"));
+  }
+  auto has_rows = [&op, letter](int i) { return HasRows(op.operand(i)->type, letter); };
+  switch (op.kind) {
+    case OpKind::kAttention:
+    case OpKind::kKvAppend:
+      return mixes("it reads the whole context");
+    case OpKind::kCausalMask:
+    case OpKind::kAlibi:
+      return mixes("it depends on where a row stands");
+    case OpKind::kTranspose:
+      // Axis 0 stays: otherwise the result would not have the letter there.
+      return absl::OkStatus();
+    case OpKind::kTake:
+      if (has_rows(0)) return mixes("it picks rows by number");
+      return absl::OkStatus();
+    case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+    case OpKind::kSoftmax:
+      if (op.type.rank() < 2) return mixes("it sums over its only axis");
+      return absl::OkStatus();
+    case OpKind::kEmbed:
+      if (has_rows(0)) return mixes("its table has rows");
+      return absl::OkStatus();
+    case OpKind::kLinear:
+      if (op.type.rank() < 2 || has_rows(1)) return mixes("its weight has rows");
+      return absl::OkStatus();
+    case OpKind::kMatMul:
+      // Rank 2: the rows of b are summed over; rank 3 and up: axis 0 is a batch on both sides.
+      if (op.type.rank() == 2 && has_rows(1))
+        return mixes("it sums over the rows of its right side");
+      return absl::OkStatus();
+    default:
+      return absl::OkStatus();
+  }
+}
+
+OpSet WeightExpressionsOf(const Func& func) {
+  OpSet weights;
+  for (const auto& op : func.ops()) {
+    const bool moves_rows =
+        op->Is(OpKind::kConcat) || op->Is(OpKind::kSlice) || op->Is(OpKind::kTranspose);
+    if (op->Is(OpKind::kWeight) ||
+        (moves_rows && std::all_of(op->operands.begin(), op->operands.end(),
+                                   [&](const Op* operand) { return weights.contains(operand); }))) {
+      weights.insert(op.get());
+    }
+  }
+  return weights;
+}
+
+const Op* Storage(const Op* op) {
+  while (op->Is(OpKind::kReshape) && op->type.rank() > 0 && op->operand(0)->type.rank() > 0 &&
+         op->type.extents[0] == op->operand(0)->type.extents[0]) {
+    op = op->operand(0);
+  }
+  return op;
+}
+
+}  // namespace quire
