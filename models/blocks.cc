@@ -8,7 +8,7 @@
 namespace quire {
 
 Op* CausalAttention(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v,
-                    const AttentionSpec& spec) {
+                    const AttentionShape& spec) {
   const auto named = [&](absl::string_view word) -> Builder& {
     return b.Named(absl::StrCat(prefix, word));
   };

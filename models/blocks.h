@@ -13,7 +13,7 @@
 
 namespace quire {
 
-struct AttentionSpec {
+struct AttentionShape {
   int64_t heads = 1;     // Hq
   int64_t kv_heads = 1;  // Hkv, a divisor of Hq
   int64_t head_dim = 8;  // D
@@ -31,7 +31,7 @@ struct AttentionSpec {
 //   scores = matmul(q, k, transpose_b), scale, softcap?, alibi?, causal_mask, softmax  [H,T,T]
 //   matmul(scores, v), transpose to [T,H,D], reshape
 Op* CausalAttention(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v,
-                    const AttentionSpec& spec);
+                    const AttentionShape& spec);
 
 // Rope of x [T,H,D]. `factors` is nullptr or a weight [D/2]; `interleaved` rotates neighbours
 // instead of halves.
