@@ -1,0 +1,213 @@
+#include "runtime/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "ir/status.h"
+#include "runtime/philox.h"
+
+namespace quire {
+namespace {
+
+constexpr int32_t kMaxTopLogprobs = 1024;
+
+absl::Status Bad(absl::string_view key, double value, absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("sampling: ", key, "=", value, " is not possible\n  allowed: ", allowed));
+}
+
+template <typename Candidate>
+bool IsGreater(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+absl::Status NoToken() { return absl::InternalError("sampling: no token is possible"); }
+
+// No NaN and no +infinity.
+bool AreSound(absl::Span<const float> logits) {
+  bool are_sound = true;
+  for (const float logit : logits) {
+    are_sound &= logit <= std::numeric_limits<float>::max();  // false for NaN
+  }
+  return are_sound;
+}
+
+// log(sum(exp(logits))), summed in order of ids after subtracting the greatest.
+double LogSumExp(absl::Span<const float> logits) {
+  const double greatest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - greatest);
+  return greatest + std::log(sum);
+}
+
+std::vector<TokenLogprob> TopLogprobs(absl::Span<const float> logits, size_t count,
+                                      double log_sum) {
+  std::vector<int32_t> ids(logits.size());
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+  count = std::min(count, ids.size());
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count), ids.end(),
+                    [&](int32_t a, int32_t b) {
+                      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+                    });
+  std::vector<TokenLogprob> top(count);
+  for (size_t i = 0; i < count; ++i) {
+    top[i] = {ids[i], static_cast<float>(logits[ids[i]] - log_sum)};
+  }
+  return top;
+}
+
+}  // namespace
+
+absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
+  const auto in = [](double value, double low, double high) {
+    return value >= low && value <= high;
+  };
+  if (!in(params.temperature, 0, 1e4)) return Bad("temperature", params.temperature, "0 .. 10000");
+  if (params.top_k < 0) return Bad("top_k", params.top_k, "0 (off) or more");
+  if (!in(params.top_p, 0, 1)) return Bad("top_p", params.top_p, "0 .. 1");
+  if (!in(params.min_p, 0, 1)) return Bad("min_p", params.min_p, "0 .. 1");
+  if (!in(params.repetition_penalty, 1e-4, 1e4)) {
+    return Bad("repetition_penalty", params.repetition_penalty, "0.0001 .. 10000");
+  }
+  if (!in(params.presence_penalty, -1e4, 1e4)) {
+    return Bad("presence_penalty", params.presence_penalty, "-10000 .. 10000");
+  }
+  if (!in(params.frequency_penalty, -1e4, 1e4)) {
+    return Bad("frequency_penalty", params.frequency_penalty, "-10000 .. 10000");
+  }
+  if (params.top_logprobs < 0 || params.top_logprobs > kMaxTopLogprobs) {
+    return Bad("top_logprobs", params.top_logprobs, absl::StrCat("0 .. ", kMaxTopLogprobs));
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (id < 0 || id >= vocabulary) {
+      return Bad("logit_bias of token", id, absl::StrCat("a token, 0 .. ", vocabulary - 1));
+    }
+    if (!in(bias, -std::numeric_limits<double>::infinity(), 1e4)) {
+      return Bad("logit_bias", bias, "up to 10000");
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool ReadsCounts(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.presence_penalty != 0 ||
+         params.frequency_penalty != 0;
+}
+
+absl::StatusOr<Choice> Sampler::Choose(const SamplingParams& params, absl::Span<const float> logits,
+                                       const TokenCounts& counts, uint64_t position,
+                                       uint32_t sample) {
+  Choice choice;
+  QUIRE_ASSIGN_OR_RETURN(choice.token.id, ChooseId(params, logits, counts, position, sample));
+  if (params.logprobs || params.top_logprobs > 0) {
+    const double log_sum = LogSumExp(logits);
+    choice.token.logprob = static_cast<float>(logits[choice.token.id] - log_sum);
+    choice.top = TopLogprobs(logits, static_cast<size_t>(params.top_logprobs), log_sum);
+  }
+  return choice;
+}
+
+absl::StatusOr<int32_t> Sampler::ChooseId(const SamplingParams& params,
+                                          absl::Span<const float> logits, const TokenCounts& counts,
+                                          uint64_t position, uint32_t sample) {
+  if (!AreSound(logits)) {
+    return absl::InternalError("sampling: the logits hold a NaN or +infinity");
+  }
+  if (params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty()) {
+    const auto greatest = std::max_element(logits.begin(), logits.end());
+    if (std::isinf(*greatest)) return NoToken();
+    return static_cast<int32_t>(greatest - logits.begin());
+  }
+  kept_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) kept_[i] = {logits[i], static_cast<int32_t>(i)};
+  if (ReadsCounts(params)) {
+    for (const auto& [id, count] : counts.counts()) {
+      double& logit = kept_[id].logit;
+      logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+      if (count > 0) {
+        logit -= params.presence_penalty + double{params.frequency_penalty} * count;
+      }
+    }
+  }
+  for (const auto& [id, bias] : params.logit_bias) kept_[id].logit += bias;
+  const auto greatest = std::min_element(kept_.begin(), kept_.end(), IsGreater<Candidate>);
+  if (std::isinf(greatest->logit)) return NoToken();
+  if (params.temperature == 0) return greatest->id;
+  for (Candidate& candidate : kept_) candidate.logit /= params.temperature;
+  if (params.top_k > 0) KeepTopK(static_cast<size_t>(params.top_k));
+  if (params.top_p < 1) KeepTopP(params.top_p);
+  if (params.min_p > 0) KeepMinP(params.min_p);
+  return Draw(PhiloxUniform(params.seed, position, sample));
+}
+
+void Sampler::SortById() {
+  const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
+  if (!std::is_sorted(kept_.begin(), kept_.end(), by_id)) {
+    std::sort(kept_.begin(), kept_.end(), by_id);
+  }
+}
+
+double Sampler::GreatestLogit() const {
+  return std::min_element(kept_.begin(), kept_.end(), IsGreater<Candidate>)->logit;
+}
+
+void Sampler::KeepTopK(size_t k) {
+  if (k >= kept_.size()) return;
+  std::nth_element(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(k), kept_.end(),
+                   IsGreater<Candidate>);
+  kept_.resize(k);
+}
+
+void Sampler::KeepTopP(double top_p) {
+  const double reference = GreatestLogit();
+  double total = 0;
+  // In order of ids, so that the total does not depend on how the step before left them.
+  SortById();
+  for (const Candidate& candidate : kept_) total += std::exp(candidate.logit - reference);
+  // A nucleus is small as a rule: sort a few, and more only while they do not reach top_p.
+  size_t sorted = 0, stay = 0;
+  double sum = 0;
+  do {
+    if (stay == sorted) {
+      const size_t next = std::min(kept_.size(), std::max<size_t>(128, sorted * 4));
+      std::partial_sort(kept_.begin() + static_cast<ptrdiff_t>(sorted),
+                        kept_.begin() + static_cast<ptrdiff_t>(next), kept_.end(),
+                        IsGreater<Candidate>);
+      sorted = next;
+    }
+    sum += std::exp(kept_[stay++].logit - reference);
+  } while (stay < kept_.size() && sum < top_p * total);
+  kept_.resize(stay);
+}
+
+void Sampler::KeepMinP(double min_p) {
+  const double greatest = GreatestLogit();
+  kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
+                             [&](const Candidate& candidate) {
+                               return std::exp(candidate.logit - greatest) < min_p;
+                             }),
+              kept_.end());
+}
+
+int32_t Sampler::Draw(double u) {
+  SortById();
+  const double greatest = GreatestLogit();
+  double total = 0;
+  for (Candidate& candidate : kept_) {
+    candidate.logit = std::exp(candidate.logit - greatest);
+    total += candidate.logit;
+  }
+  double sum = 0;
+  int32_t last = kept_[0].id;
+  for (const Candidate& candidate : kept_) {
+    if (candidate.logit == 0) continue;
+    sum += candidate.logit;
+    last = candidate.id;
+    if (sum > u * total) break;
+  }
+  return last;
+}
+
+}  // namespace quire
