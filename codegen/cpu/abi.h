@@ -1,0 +1,41 @@
+// What generated kernels look like to their caller: entry points and the structures they read.
+//
+// Every entry works on ranges, so that a launch can be divided between threads in any way; the
+// division never changes a result. Float arrays that kernels read or write in 16-lane steps are
+// 4-byte aligned; packed weights and activations are 64-byte aligned.
+#ifndef QUIRE_CODEGEN_CPU_ABI_H_
+#define QUIRE_CODEGEN_CPU_ABI_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+// linear, block-quantised weights: x is first quantised, 32 columns at a time, by "quantize".
+struct ActivationBlock {
+  int8_t q[32];
+  float scale;        // x = scale * q
+  float scaled_sum;   // scale * sum of q
+  int32_t offset[2];  // -offset * sum of q over each of the weight type's scale units
+};
+static_assert(sizeof(ActivationBlock) == 48);
+
+// Rows [row_begin, row_end) of x [rows,k] into blocks [rows, k / 32].
+using QuantizeEntry = void (*)(const float* x, ActivationBlock* blocks, int64_t row_begin,
+                               int64_t row_end);
+
+// Rows [row_begin, row_end) and strips [strip_begin, strip_end) of y; a strip is 16 outputs of
+// block-quantised weights, 64 of float ones. `x` holds ActivationBlocks or floats [rows,k]. bias
+// holds f32 for n rounded up to 16; bias and residual are null when the spec has none.
+using LinearEntry = void (*)(const void* x, const void* weight, const float* bias,
+                             const float* residual, float* y, int64_t row_begin, int64_t row_end,
+                             int64_t strip_begin, int64_t strip_end);
+
+// Entry names.
+inline constexpr char kQuantizeEntry[] = "quantize";
+inline constexpr char kMergeEntry[] = "merge";
+inline constexpr char kMainEntry[] = "kernel";
+
+}  // namespace quire
+
+#endif  // QUIRE_CODEGEN_CPU_ABI_H_

@@ -1,0 +1,18 @@
+#include "codegen/cpu/emit.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace quire {
+
+absl::StatusOr<std::string> EmitKernel(const KernelSpec& spec, const Isa& isa) {
+  if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
+    if (linear->layout != WeightLayout::kRows16) {
+      return absl::UnimplementedError(
+          absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: layout=rows16"));
+    }
+    return IsBlockType(linear->weight) ? EmitQuantLinear(*linear, isa) : EmitFloatLinear(*linear);
+  }
+  return absl::UnimplementedError(absl::StrCat("cpu: no kernel for ", SpecText(spec)));
+}
+
+}  // namespace quire

@@ -1,0 +1,24 @@
+// Kernel specs to LLVM IR text, one emitter for each family; abi.h has the entry points.
+//
+// The text depends on the spec and on isa.dot alone, and kernels of one spec give the same bits
+// for every Isa. Errors: UNIMPLEMENTED when the spec is legal but has no kernel here.
+#ifndef QUIRE_CODEGEN_CPU_EMIT_H_
+#define QUIRE_CODEGEN_CPU_EMIT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "codegen/cpu/jit.h"
+#include "codegen/spec.h"
+
+namespace quire {
+
+absl::StatusOr<std::string> EmitKernel(const KernelSpec& spec, const Isa& isa);
+
+// Families.
+std::string EmitQuantLinear(const LinearSpec& spec, const Isa& isa);
+std::string EmitFloatLinear(const LinearSpec& spec);
+
+}  // namespace quire
+
+#endif  // QUIRE_CODEGEN_CPU_EMIT_H_

@@ -1,0 +1,245 @@
+// linear with block-quantised weights, for one row and for many with the same arithmetic:
+//
+//   for each block of 32 columns, in order, and each scale unit of it:
+//     dot = sum of u * q over the unit - offset * (sum of q)                exact, 32-bit integers
+//     y   = fma(float(dot), scale * activation scale, y)
+//   and then, for types with minimums: y = fma(minimum, activation scale * (sum of q), y)
+//
+// One lane is one output, so there is no sum across lanes. Weights of a block are unpacked to bytes
+// once for a tile of rows and stay in registers (8 vectors) while the rows' activations come from
+// the first-level cache as broadcasts.
+#include <vector>
+
+#include "codegen/cpu/abi.h"
+#include "codegen/cpu/emit.h"
+#include "codegen/cpu/emit_dot.h"
+#include "codegen/cpu/emit_linear.h"
+#include "codegen/cpu/packed_format.h"
+
+namespace quire {
+namespace {
+
+using V = LlvmValue;
+
+constexpr char kBytes[] = "<16 x i32>";  // 16 lanes of four bytes
+constexpr char kFloats[] = "<16 x float>";
+const std::vector<int> kTileHeights = {8, 4, 2, 1};
+// How far ahead of the block at hand weights are asked for, when one row walks through memory.
+constexpr int kPrefetchBytes = 2048;
+
+V Splat4(LlvmWriter& w, uint8_t byte) {
+  return w.SplatConstant(I32(static_cast<int32_t>(byte * 0x01010101u)), kPackLanes);
+}
+
+V Shift(LlvmWriter& w, const V& x, int left) {
+  if (left == 0) return x;
+  return left > 0 ? w.Binary("shl", x, w.SplatConstant(I32(left), kPackLanes))
+                  : w.Binary("lshr", x, w.SplatConstant(I32(-left), kPackLanes));
+}
+
+V LoadF16(LlvmWriter& w, const V& pointer) {
+  return w.Convert("fpext", w.Load("<16 x half>", pointer, 2), kFloats);
+}
+
+V LoadByteScale(LlvmWriter& w, const V& pointer, bool is_signed) {
+  const V wide = w.Convert(is_signed ? "sext" : "zext", w.Load("<16 x i8>", pointer, 1), kBytes);
+  return w.Convert("sitofp", wide, kFloats);
+}
+
+class QuantLinear {
+ public:
+  QuantLinear(const LinearSpec& spec, const Isa& isa)
+      : spec_(spec), isa_(isa), format_(PackedFormatOf(spec.weight)) {}
+
+  std::string Emit() {
+    EmitQuantize();
+    p_ = BeginLinear(w_);
+    const int64_t full = spec_.n / kPackLanes;
+    const int rest = static_cast<int>(spec_.n % kPackLanes);
+    if (full > 0) {
+      const V end = w_.Intrinsic("smin", "i64", {p_.strip_end, I64(full)});
+      w_.For(p_.strip_begin, end, 1, [&](const V& strip) { Rows(strip, kPackLanes); });
+    }
+    if (rest != 0) {
+      w_.If(w_.Compare("icmp sgt", p_.strip_end, I64(full)), [&] { Rows(I64(full), rest); });
+    }
+    w_.EndFunction();
+    return w_.Finish();
+  }
+
+ private:
+  int64_t activation_row_bytes() const {
+    return spec_.k / kPackColumns * static_cast<int64_t>(sizeof(ActivationBlock));
+  }
+
+  void Rows(const V& strip, int lanes) {
+    const V group = w_.At(p_.weight, w_.Mul(strip, I64(format_.group_bytes(spec_.k))));
+    ForRowTiles(w_, p_.row_begin, p_.row_end, kTileHeights,
+                [&](const V& row, int height) { Tile(strip, group, row, height, lanes); });
+  }
+
+  void Tile(const V& strip, const V& group, const V& row, int height, int lanes) {
+    std::vector<LlvmWriter::Var> sums;
+    for (int r = 0; r < height; ++r) sums.push_back(w_.NewVar(w_.Zero(kFloats)));
+    const LlvmWriter::Var weights = w_.NewVar(group);
+    const LlvmWriter::Var activations =
+        w_.NewVar(w_.At(p_.x, w_.Mul(row, I64(activation_row_bytes()))));
+    const auto block = [&](const V& d, const V& dmin) {
+      const V now = w_.Get(weights);
+      if (height == 1) Ask(now);
+      Block(now, w_.Get(activations), d, dmin, sums);
+      w_.Set(weights, w_.At(now, format_.block_bytes()));
+      w_.Set(activations, w_.At(w_.Get(activations), sizeof(ActivationBlock)));
+    };
+    const int64_t supers = spec_.k / (kPackColumns * format_.blocks());
+    w_.For(I64(0), I64(supers), 1, [&](const V&) {
+      if (!format_.super) return block({}, {});
+      const V header = w_.Get(weights);
+      const V d = LoadF16(w_, header);
+      const V dmin = format_.minimum ? LoadF16(w_, w_.At(header, 32)) : V{};
+      w_.Set(weights, w_.At(header, format_.header_bytes()));
+      w_.For(I64(0), I64(format_.blocks()), 1, [&](const V&) { block(d, dmin); });
+    });
+    for (int r = 0; r < height; ++r) {
+      StoreOutputs(w_, spec_, p_, w_.Get(sums[static_cast<size_t>(r)]), w_.Add(row, I64(r)),
+                   w_.Mul(strip, I64(kPackLanes)), lanes);
+    }
+  }
+
+  void Ask(const V& block) {
+    for (int line = 0; line < format_.block_bytes(); line += 64) {
+      w_.Prefetch(w_.At(block, kPrefetchBytes + line));
+    }
+  }
+
+  // The bytes u of column groups 4g .. 4g+3.
+  std::vector<V> UnpackBytes(const V& block) {
+    std::vector<V> u;
+    for (int j = 0; j < format_.low_bits; ++j) {
+      u.push_back(w_.Load(kBytes, w_.At(block, format_.low_at() + 64 * j), 1));
+    }
+    if (format_.low_bits == 8) return u;
+    for (int j = 0; j < 4; ++j) {
+      u.push_back(w_.Binary("and", Shift(w_, u[static_cast<size_t>(j)], -4), Splat4(w_, 15)));
+    }
+    for (int j = 0; j < 4; ++j) {
+      u[static_cast<size_t>(j)] = w_.Binary("and", u[static_cast<size_t>(j)], Splat4(w_, 15));
+    }
+    if (format_.high_bits == 0) return u;
+    std::vector<V> high;
+    for (int h = 0; h < format_.high_bits; ++h) {
+      high.push_back(w_.Load(kBytes, w_.At(block, format_.high_at() + 64 * h), 1));
+    }
+    for (int g = 0; g < 8; ++g) {
+      // The bits of group g, moved to bit 4.
+      const int from = format_.high_bits == 1 ? g : g % 4 * 2;
+      const V& plane = high[format_.high_bits == 1 ? 0 : static_cast<size_t>(g / 4)];
+      const V bits = w_.Binary("and", Shift(w_, plane, 4 - from),
+                               Splat4(w_, format_.high_bits == 1 ? 0x10 : 0x30));
+      u[static_cast<size_t>(g)] = w_.Binary("or", u[static_cast<size_t>(g)], bits);
+    }
+    return u;
+  }
+
+  void Block(const V& block, const V& activations, const V& d, const V& dmin,
+             const std::vector<LlvmWriter::Var>& sums) {
+    std::vector<V> scales;
+    for (int unit = 0; unit < format_.scale_units; ++unit) {
+      scales.push_back(format_.super ? w_.FMul(d, LoadByteScale(w_, w_.At(block, unit * kPackLanes),
+                                                                spec_.weight == DType::kQ6_K))
+                                     : LoadF16(w_, block));
+    }
+    V minimum;
+    if (format_.minimum) {
+      const V at = w_.At(block, format_.scale_bytes());
+      minimum =
+          format_.super ? w_.FMul(w_.FNeg(dmin), LoadByteScale(w_, at, false)) : LoadF16(w_, at);
+    }
+    const std::vector<V> u = UnpackBytes(block);
+    const int groups = 8 / format_.scale_units;
+    for (size_t r = 0; r < sums.size(); ++r) {
+      const V x = w_.At(activations, static_cast<int64_t>(r) * activation_row_bytes());
+      const V scale =
+          w_.Splat(w_.Load("float", w_.At(x, offsetof(ActivationBlock, scale)), 4), kPackLanes);
+      V sum = w_.Get(sums[r]);
+      for (int unit = 0; unit < format_.scale_units; ++unit) {
+        V dot = w_.Zero(kBytes);
+        if (format_.offset != 0) {
+          dot = w_.Splat(
+              w_.Load("i32",
+                      w_.At(x, static_cast<int64_t>(offsetof(ActivationBlock, offset)) + 4 * unit),
+                      4),
+              kPackLanes);
+        }
+        for (int g = unit * groups; g < (unit + 1) * groups; ++g) {
+          const V four = w_.Splat(w_.Load("i32", w_.At(x, 4 * g), 4), kPackLanes);
+          dot = EmitDot(w_, isa_.dot, dot, u[static_cast<size_t>(g)], four);
+        }
+        sum = w_.Fma(w_.Convert("sitofp", dot, kFloats),
+                     w_.FMul(scales[static_cast<size_t>(unit)], scale), sum);
+      }
+      if (format_.minimum) {
+        const V scaled_sum = w_.Load("float", w_.At(x, offsetof(ActivationBlock, scaled_sum)), 4);
+        sum = w_.Fma(minimum, w_.Splat(scaled_sum, kPackLanes), sum);
+      }
+      w_.Set(sums[r], sum);
+    }
+  }
+
+  // scale = max |x| / 127, q = x / scale rounded to nearest, ties to even. A block whose largest
+  // element is below 2^-100 becomes zero.
+  void EmitQuantize() {
+    const V x{"ptr", "%x"}, blocks{"ptr", "%blocks"};
+    const V begin{"i64", "%row_begin"}, end{"i64", "%row_end"};
+    w_.BeginFunction(kQuantizeEntry,
+                     {{"ptr noalias readonly", "%x"}, {"ptr noalias", "%blocks"}, begin, end});
+    const int64_t count = spec_.k / kPackColumns;
+    w_.For(w_.Mul(begin, I64(count)), w_.Mul(end, I64(count)), 1, [&](const V& i) {
+      const V from = w_.At(x, w_.Mul(i, I64(4 * kPackColumns)));
+      const V to = w_.At(blocks, w_.Mul(i, I64(sizeof(ActivationBlock))));
+      const V halves[2] = {w_.Load(kFloats, from, 4), w_.Load(kFloats, w_.At(from, 64), 4)};
+      const V a = w_.Intrinsic("fabs", kFloats, {halves[0]});
+      const V b = w_.Intrinsic("fabs", kFloats, {halves[1]});
+      const V largest = w_.Reduce16(
+          w_.Select(w_.Compare("fcmp ogt", a, b), a, b),
+          [&](const V& l, const V& r) { return w_.Select(w_.Compare("fcmp ogt", l, r), l, r); });
+      const V tiny = w_.Compare("fcmp olt", largest, F32(0x1p-100f));
+      const V scale = w_.Select(tiny, F32(0), w_.FMul(largest, F32(1.0f / 127)));
+      const V inverse = w_.Select(tiny, F32(0), w_.FDiv(F32(127), largest));
+      V sums[2];
+      for (int half = 0; half < 2; ++half) {
+        // Adding 1.5 * 2^23 rounds to an integer that stands in the low bits.
+        const V magic = w_.SplatConstant(F32(12582912.0f), kPackLanes);
+        const V shifted = w_.FAdd(w_.FMul(halves[half], w_.Splat(inverse, kPackLanes)), magic);
+        const V q =
+            w_.Sub(w_.Bitcast(shifted, kBytes), w_.SplatConstant(I32(0x4b400000), kPackLanes));
+        w_.Store(w_.Convert("trunc", q, "<16 x i8>"), w_.At(to, 16 * half), 1);
+        sums[half] = w_.Reduce16(q, [&](const V& l, const V& r) { return w_.Add(l, r); });
+      }
+      const V sum = w_.Add(sums[0], sums[1]);
+      w_.Store(scale, w_.At(to, offsetof(ActivationBlock, scale)), 4);
+      w_.Store(w_.FMul(scale, w_.Convert("sitofp", sum, "float")),
+               w_.At(to, offsetof(ActivationBlock, scaled_sum)), 4);
+      for (int unit = 0; unit < 2; ++unit) {
+        const V& part = format_.scale_units == 1 ? sum : sums[unit];
+        w_.Store(w_.Mul(part, I32(-format_.offset)),
+                 w_.At(to, static_cast<int64_t>(offsetof(ActivationBlock, offset)) + 4 * unit), 4);
+      }
+    });
+    w_.EndFunction();
+  }
+
+  const LinearSpec& spec_;
+  const Isa& isa_;
+  const PackedFormat format_;
+  LlvmWriter w_;
+  LinearParameters p_;
+};
+
+}  // namespace
+
+std::string EmitQuantLinear(const LinearSpec& spec, const Isa& isa) {
+  return QuantLinear(spec, isa).Emit();
+}
+
+}  // namespace quire

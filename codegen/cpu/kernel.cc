@@ -1,0 +1,58 @@
+#include "codegen/cpu/kernel.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/cpu/abi.h"
+#include "codegen/cpu/emit.h"
+#include "ir/status.h"
+
+namespace quire {
+
+absl::StatusOr<std::unique_ptr<KernelBuilder>> KernelBuilder::Create(const Isa& isa,
+                                                                     KernelCache cache) {
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<CodeLoader> loader, CodeLoader::Create());
+  return std::unique_ptr<KernelBuilder>(
+      new KernelBuilder(isa, std::move(cache), std::move(loader)));
+}
+
+absl::StatusOr<const CpuKernel*> KernelBuilder::Build(absl::string_view spec) {
+  Slot* slot;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Slot>& entry = slots_[std::string(spec)];
+    if (entry == nullptr) entry = std::make_unique<Slot>();
+    slot = entry.get();
+  }
+  const std::lock_guard<std::mutex> lock(slot->mutex);
+  if (slot->kernel == nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(slot->kernel, Load(spec));
+  }
+  return slot->kernel.get();
+}
+
+absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view text) {
+  auto kernel = std::make_unique<CpuKernel>();
+  QUIRE_ASSIGN_OR_RETURN(kernel->spec, ParseSpec(text));
+  QUIRE_ASSIGN_OR_RETURN(const std::string ir, EmitKernel(kernel->spec, isa_));
+  // The IR stands for the spec and for this version of the emitters.
+  const std::string key = absl::StrCat(CompilerVersion(), "\n", isa_.Key(), "\n", ir);
+  std::optional<std::string> object = cache_.Find(key);
+  if (!object.has_value()) {
+    QUIRE_ASSIGN_OR_RETURN(object, CompileObject(ir, isa_));
+    ++compiled_;
+    cache_.Publish(key, *object).IgnoreError();
+  }
+  QUIRE_ASSIGN_OR_RETURN(const CodeLoader::Code code, loader_->Load(*object));
+  QUIRE_ASSIGN_OR_RETURN(kernel->main, code.Find(kMainEntry));
+  const auto* linear = std::get_if<LinearSpec>(&kernel->spec);
+  if (linear != nullptr && IsBlockType(linear->weight)) {
+    QUIRE_ASSIGN_OR_RETURN(kernel->quantize, code.Find(kQuantizeEntry));
+  }
+  if (std::holds_alternative<AttentionSpec>(kernel->spec)) {
+    QUIRE_ASSIGN_OR_RETURN(kernel->merge, code.Find(kMergeEntry));
+  }
+  return kernel;
+}
+
+}  // namespace quire
