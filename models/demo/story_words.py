@@ -13,7 +13,6 @@ Rufus Peter Barney Arlo Bruno Casper Eddie""".split()
 TRAITS = """little small young kind curious gentle clever cheerful shy quiet friendly lively
 thoughtful happy careful merry""".split()
 
-# (kind, homes)
 CHILDREN_HOMES = [
     "in a little house at the edge of the village",
     "in a tall house near the sea",
@@ -23,6 +22,7 @@ CHILDREN_HOMES = [
     "in a white house with a big garden",
 ]
 
+# (kind, homes)
 ANIMALS = [
     ("rabbit", ["in a warm burrow under an old oak tree", "in a burrow at the edge of the meadow"]),
     ("mouse", ["in a tiny hole behind the kitchen wall", "in a nest of straw in the big barn"]),

@@ -1,5 +1,4 @@
-"""What train_story.py and train_dates.py share: data in parallel, the tokenizer, the loop, the files.
-"""
+"""What train_story.py and train_dates.py share: data, tokenizer, training loop, files."""
 
 import argparse
 import concurrent.futures
@@ -28,7 +27,8 @@ def parse_arguments(doc, batch_rows, examples):
     mode.add_argument("--output", type=pathlib.Path, help="train, and write the model here")
     mode.add_argument("--evaluate", type=pathlib.Path, help="measure the model in this folder")
     parser.add_argument("--steps", type=int, help="train for this many steps (reproducible)")
-    parser.add_argument("--minutes", type=float, default=4.0, help="without --steps: train this long")
+    parser.add_argument("--minutes", type=float, default=4.0,
+                        help="without --steps: train this long")
     parser.add_argument("--batch-rows", type=int, default=batch_rows)
     parser.add_argument("--examples", type=int, default=examples, help="examples to draw")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
