@@ -54,6 +54,18 @@ absl::Status CheckAxis(int64_t axis, int rank) {
   return absl::InvalidArgumentError(absl::StrCat("axis=", axis, " of a value of rank ", rank));
 }
 
+// A block type packs the last axis, which then holds whole blocks.
+absl::Status CheckWholeBlocks(const Type& type) {
+  const int block = InfoOf(type.dtype).block_elements;
+  if (block == 1) return absl::OkStatus();
+  if (type.rank() > 0 && !type.extents.back().is_letter() &&
+      type.extents.back().value() % block == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(type.ToString(), ": the last extent is not a multiple of ", block));
+}
+
 // Refuses the attribute values for which a scaling's formula divides by zero.
 absl::Status CheckRopeScaling(const Op& op, int64_t dims) {
   const std::string& scaling = op.Text(AttrKind::kScaling);
@@ -100,18 +112,13 @@ absl::StatusOr<Type> InferType(const Op& op, const Declared& declared) {
   QUIRE_ASSIGN_OR_RETURN(Type type, def.rule(op, declared));
   // Every value's element count fits 64 bits, with the letters left out.
   QUIRE_RETURN_IF_ERROR(CountOf(type.extents).status());
+  QUIRE_RETURN_IF_ERROR(CheckWholeBlocks(type));
   return type;
 }
 
 absl::StatusOr<Type> DeclaredRule(const Op& op, const Declared& declared) {
   QUIRE_ASSIGN_OR_RETURN(Type type, WantDeclared(op, declared));
-  const DTypeInfo& info = InfoOf(type.dtype);
-  if (info.block_elements == 1) return type;
-  if (type.rank() == 0 || type.extents.back().is_letter() ||
-      type.extents.back().value() % info.block_elements != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        type.ToString(), ": the last extent is not a multiple of ", info.block_elements));
-  }
+  QUIRE_RETURN_IF_ERROR(CheckWholeBlocks(type));
   return type;
 }
 

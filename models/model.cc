@@ -3,27 +3,51 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ir/file.h"
 #include "ir/status.h"
 #include "ir/verify.h"
 #include "models/config_keys.h"
 #include "models/decoder.h"
 #include "models/import/config_reader.h"
-#include "models/import/file.h"
+#include "models/import/gguf_config.h"
 #include "models/registry.h"
 #include "models/weights_map.h"
 
 namespace quire {
+namespace {
+
+// A Hugging Face checkpoint's own configuration, or what a GGUF file's metadata stand for.
+absl::StatusOr<GgufConfig> ConfigOf(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == CheckpointFormat::kGguf) return ConfigFromGguf(checkpoint);
+  GgufConfig out;
+  out.config = checkpoint.config();
+  return out;
+}
+
+// The families read how Hugging Face stores their weights; GGUF stores some otherwise.
+void ApplyGgufLayout(const GgufConfig& gguf, DecoderConfig& decoder) {
+  decoder.rope_interleaved = gguf.rope_interleaved;
+  decoder.rope_factors = gguf.rope_factors;
+  if (gguf.norm_weights_include_one) decoder.norm_weight_offset = 0;
+  if (gguf.linear_untransposed) decoder.transposed_linear = false;
+  if (gguf.qkv_in_blocks) decoder.qkv_layout = QkvLayout::kBlocks;
+}
+
+}  // namespace
 
 absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOptions& options) {
-  const ConfigReader config(checkpoint.config(), JoinPath(checkpoint.path(), "config.json"));
+  const bool is_gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  QUIRE_ASSIGN_OR_RETURN(const GgufConfig source, ConfigOf(checkpoint));
+  const ConfigReader config(
+      source.config, is_gguf ? checkpoint.path() : JoinPath(checkpoint.path(), "config.json"));
   QUIRE_ASSIGN_OR_RETURN(const std::string model_type, config.GetString("model_type"));
   QUIRE_ASSIGN_OR_RETURN(const Family* family, FindFamily(model_type, config.file()));
 
   KeyReader keys(config);
-  const DecoderConfig decoder = family->read(keys);
+  DecoderConfig decoder = family->read(keys);
+  if (is_gguf) ApplyGgufLayout(source, decoder);
   QUIRE_RETURN_IF_ERROR(keys.status());
-  QUIRE_RETURN_IF_ERROR(
-      RefuseUnknownKeys(config, checkpoint.config(), options.allowed_config_keys));
+  QUIRE_RETURN_IF_ERROR(RefuseUnknownKeys(config, source.config, options.allowed_config_keys));
 
   ModelDef model;
   auto step = std::make_unique<Func>("step");

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "ir/reference/stored_tensor.h"
 #include "tests/random.h"
 
 namespace quire::testing {
@@ -93,16 +93,6 @@ Tensor Positions(int64_t first, int64_t count) {
   return tensor;
 }
 
-reference::WeightFn RandomWeights() {
-  return [](absl::string_view name, const Type& type) -> absl::StatusOr<Tensor> {
-    absl::StatusOr<std::vector<int64_t>> extents = Bind(type.extents, {});
-    if (!extents.ok()) return extents.status();
-    Tensor tensor = RandomTensor(name, *extents);
-    reference::RoundAll(type.dtype, absl::MakeSpan(tensor.values));
-    return tensor;
-  };
-}
-
 std::vector<uint8_t> RandomBytes(absl::string_view name, const Type& type) {
   for (const BlockScales& scales : kBlockScales) {
     if (scales.dtype == type.dtype) return RandomBlocks(name, type, scales);
@@ -123,6 +113,12 @@ std::vector<uint8_t> RandomBytes(absl::string_view name, const Type& type) {
     }
   }
   return bytes;
+}
+
+reference::WeightFn RandomWeights() {
+  return [](absl::string_view name, const Type& type) {
+    return reference::TensorFromBytes(type, RandomBytes(name, type));
+  };
 }
 
 }  // namespace quire::testing

@@ -29,13 +29,14 @@ reference::Tensor RandomIds(absl::string_view name, int64_t count, int64_t below
 // Whole numbers first, first + 1, ...
 reference::Tensor Positions(int64_t first, int64_t count);
 
-// The weights callback that answers RandomTensor(name, extents), rounded to the type.
-reference::WeightFn RandomWeights();
-
 // RandomTensor as the bytes that a checkpoint holds. Block types get blocks of random bytes with
 // scales such that values have about the deviation of RandomTensor. REQUIRES: a valid type without
 // letters.
 std::vector<uint8_t> RandomBytes(absl::string_view name, const Type& type);
+
+// The weights callback that answers with the values of RandomBytes(name, type), which are those
+// that a checkpoint written from RandomBytes has.
+reference::WeightFn RandomWeights();
 
 }  // namespace quire::testing
 

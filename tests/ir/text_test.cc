@@ -71,6 +71,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"%y = slice %x {axis=0, begin=0, end=1} : f32[1,8]",
                 "has no fixed extent along axis 0"},
         BadText{"%w = weight {name=\"w\"} : q4_k[8,8]", "the last extent is not a multiple of 256"},
+        BadText{"%w = weight {name=\"w\"} : q8_0[8,64]\n  %y = reshape %w : q8_0[8,4,16]",
+                "a.qir:3:8: reshape: q8_0[8,4,16]: the last extent is not a multiple of 32"},
         BadText{"%w = weight {name=\"w\"} : f32[1099511627776,1099511627776]", "overflow 64 bits"},
         BadText{"%w = weight {name=\"w\"} : f32[99999999999999999999]",
                 "extent 99999999999999999999"},
