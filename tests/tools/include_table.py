@@ -15,7 +15,7 @@ ALLOWED = {
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 # Quoted includes of other packages.
-OUTSIDE = ("absl/", "gtest/", "gmock/", "flatbuffers/")
+OUTSIDE = ("absl/", "gtest/", "gmock/", "flatbuffers/", "nlohmann/", "CLI/", "unicode/", "benchmark/", "llvm-c/")
 
 
 def main() -> int:

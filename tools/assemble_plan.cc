@@ -1,0 +1,170 @@
+#include "tools/assemble_plan.h"
+
+#include <chrono>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ir/file.h"
+#include "ir/fingerprint.h"
+#include "ir/op.h"
+#include "ir/plan_io.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "models/import/checkpoint.h"
+#include "models/import/generation.h"
+#include "models/import/gguf_config.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Times the phases of a compilation, each from the end of the one before.
+class PhaseClock {
+ public:
+  explicit PhaseClock(AssembledPlan* assembled) : assembled_(assembled) {}
+  void Done(absl::string_view phase) {
+    const auto now = std::chrono::steady_clock::now();
+    assembled_->phases.emplace_back(phase,
+                                    std::chrono::duration<double, std::milli>(now - last_).count());
+    last_ = now;
+  }
+
+ private:
+  AssembledPlan* assembled_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// `path` as a plan in `plan_path`'s folder names it.
+std::string RelativeToPlan(const std::string& path, const std::string& plan_path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(fs::path(plan_path), error).parent_path();
+  const fs::path relative = fs::relative(fs::path(path), folder, error);
+  return error || relative.empty() ? fs::absolute(fs::path(path), error).string()
+                                   : relative.string();
+}
+
+absl::Status AddTensors(const Checkpoint& checkpoint, const Module& module,
+                        const std::string& plan_path, plan::PlanT* plan) {
+  std::vector<int> file_index(checkpoint.files().size(), -1);
+  for (const std::string& name : WeightNames(module)) {
+    QUIRE_ASSIGN_OR_RETURN(const TensorInfo* info, checkpoint.Require(name));
+    int& file = file_index[static_cast<size_t>(info->file)];
+    if (file < 0) {
+      const std::string path = checkpoint.PathOf(*info);
+      QUIRE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+      auto entry = std::make_unique<plan::WeightFileT>();
+      entry->path = RelativeToPlan(path, plan_path);
+      entry->bytes = mapped.file_bytes();
+      entry->fingerprint = Fingerprint(mapped.bytes());
+      file = static_cast<int>(plan->files.size());
+      plan->files.push_back(std::move(entry));
+    }
+    auto tensor = std::make_unique<plan::TensorT>();
+    tensor->name = info->name;
+    tensor->dtype = std::string(DTypeText(*info->dtype));
+    tensor->extents = info->extents;
+    tensor->file = static_cast<uint32_t>(file);
+    tensor->offset = info->offset;
+    tensor->bytes = info->bytes;
+    plan->tensors.push_back(std::move(tensor));
+  }
+  return absl::OkStatus();
+}
+
+// The configuration that the plan records, for `quire dump --output=metadata`.
+absl::StatusOr<std::string> ConfigText(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == CheckpointFormat::kSafetensors) return checkpoint.config().dump();
+  QUIRE_ASSIGN_OR_RETURN(GgufConfig config, ConfigFromGguf(checkpoint));
+  return config.config.dump();
+}
+
+// Matrices decide: a norm or bias kept in f32 beside them says nothing.
+DType ChooseKvDtype(const plan::PlanT& plan) {
+  for (const auto& tensor : plan.tensors) {
+    if (tensor->extents.size() >= 2 && tensor->dtype != "f32") return DType::kF16;
+  }
+  return DType::kF32;
+}
+
+absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) {
+  AssembledPlan assembled;
+  PhaseClock clock(&assembled);
+  const bool is_qir = absl::EndsWith(options.model, ".qir");
+  const std::string checkpoint_path =
+      !is_qir ? options.model
+              : (options.weights_dir.empty() ? FolderOf(options.model) : options.weights_dir);
+  QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                         OpenCheckpoint(checkpoint_path.empty() ? "." : checkpoint_path));
+  clock.Done("import");
+  absl::StatusOr<ModelDef> built =
+      is_qir ? LoadQirModel(options.model, options.weights_map, checkpoint)
+             : BuildModel(checkpoint, options.model_options);
+  if (!built.ok()) return built.status();
+  ModelDef model = *std::move(built);
+  clock.Done("define");
+
+  assembled.plan = std::make_unique<plan::PlanT>();
+  plan::PlanT& plan = *assembled.plan;
+  plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
+  plan.op_table_hash = OpTableHash();
+  plan.model = std::make_unique<plan::ModelT>();
+  plan.model->name = fs::path(options.model).filename().string();
+  if (plan.model->name.empty())
+    plan.model->name = fs::path(options.model).parent_path().filename().string();
+  plan.model->architecture = model.architecture;
+  plan.model->parameters = static_cast<uint64_t>(model.parameter_count);
+  plan.model->vocabulary = static_cast<int32_t>(model.vocab_size);
+  plan.model->max_positions = model.max_positions;
+  QUIRE_ASSIGN_OR_RETURN(plan.model->config, ConfigText(checkpoint));
+  plan.ir = Print(model.module);
+  QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));
+  QUIRE_ASSIGN_OR_RETURN(plan.generation, ImportGeneration(checkpoint));
+  clock.Done("tokenizer");
+
+  Target target = options.target;
+  if (options.kv_dtype_auto) target.kv_dtype = ChooseKvDtype(plan);
+  QUIRE_ASSIGN_OR_RETURN(CompiledTarget compiled,
+                         CompileTarget(model.module, target, options.compile, plan.tensors));
+  plan.targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
+  assembled.reports = std::move(compiled.reports);
+  clock.Done("compile");
+  return assembled;
+}
+
+// FlatBuffers 2 makes object-API structs that cannot be copied.
+absl::StatusOr<std::unique_ptr<plan::PlanT>> ClonePlan(const plan::PlanT& plan) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(plan::Plan::Pack(builder, &plan), plan::PlanIdentifier());
+  return UnpackPlan({builder.GetBufferPointer(), builder.GetSize()});
+}
+
+// A plan of another build, lowered again from the IR in it.
+absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
+  AssembledPlan assembled;
+  PhaseClock clock(&assembled);
+  QUIRE_ASSIGN_OR_RETURN(PlanFile file, OpenPlan(options.model));
+  QUIRE_ASSIGN_OR_RETURN(assembled.plan, ClonePlan(file.plan()));
+  clock.Done("open");
+  plan::PlanT& plan = *assembled.plan;
+  for (const auto& entry : plan.files) {
+    const std::string path = fs::path(entry->path).is_absolute()
+                                 ? entry->path
+                                 : JoinPath(FolderOf(options.model), entry->path);
+    entry->path = RelativeToPlan(path, options.plan_path);
+  }
+  plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
+  QUIRE_RETURN_IF_ERROR(Relower(plan, options.compile));
+  clock.Done("compile");
+  return assembled;
+}
+
+}  // namespace
+
+absl::StatusOr<AssembledPlan> AssemblePlan(const AssembleOptions& options) {
+  return absl::EndsWith(options.model, ".qplan") ? AssembleFromPlan(options)
+                                                 : AssembleFromModel(options);
+}
+
+}  // namespace quire

@@ -1,0 +1,114 @@
+// quire compile: a model directory, a .gguf, a .qir or an older plan, to a plan.
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "ir/file.h"
+#include "ir/plan_io.h"
+#include "ir/status.h"
+#include "tools/assemble_plan.h"
+#include "tools/cli.h"
+#include "tools/opt_mode.h"
+#include "tools/pack_weights.h"
+#include "tools/summary.h"
+
+namespace quire {
+namespace {
+
+struct Options {
+  AssembleOptions assemble;
+  std::string out, passes, emit, kv_dtype = "auto", weights = "ref", target = "cpu";
+  bool has_passes = false, explain = false, force = false;
+};
+
+// "path/to/model/" -> "model.qplan", in the current folder.
+std::string DefaultOut(absl::string_view model) {
+  while (absl::ConsumeSuffix(&model, "/")) {
+  }
+  absl::string_view name = model.substr(model.rfind('/') + 1);
+  for (absl::string_view suffix : {".gguf", ".qir", ".qplan"}) absl::ConsumeSuffix(&name, suffix);
+  return absl::StrCat(name, ".qplan");
+}
+
+absl::Status RunOpt(const Options& options) {
+  QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(options.assemble.model));
+  OptModeOptions opt;
+  opt.file = options.assemble.model;
+  opt.passes = options.passes;
+  opt.explain = options.explain;
+  opt.target = options.assemble.target;
+  opt.pipeline = options.assemble.compile.pipeline;
+  return RunOptMode(opt, file.text());
+}
+
+absl::Status Compile(Options& options) {
+  if (options.kv_dtype != "auto") {
+    options.assemble.kv_dtype_auto = false;
+    options.assemble.target.kv_dtype = *ParseDType(options.kv_dtype);
+  }
+  if (options.emit == "ir") return RunOpt(options);
+  if (options.has_passes) {
+    QUIRE_ASSIGN_OR_RETURN(options.assemble.compile.passes, ParsePassList(options.passes));
+  }
+  if (options.out.empty()) options.out = DefaultOut(options.assemble.model);
+  // Found out before the work, and again by the writer.
+  if (!options.force && KindOfPath(options.out) != PathKind::kMissing) {
+    return WithLine(absl::AlreadyExistsError(absl::StrCat(options.out, ": the file exists")), "fix",
+                    "--force, or another name with -o");
+  }
+  options.assemble.plan_path = options.out;
+  QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options.assemble));
+  if (options.explain) std::fputs(ExplainText(assembled.reports).c_str(), stderr);
+  const PlanWriteOptions write{.force = options.force};
+  if (options.weights == "pack") {
+    QUIRE_RETURN_IF_ERROR(WritePackedPlan(*assembled.plan, options.out, write));
+  } else {
+    QUIRE_RETURN_IF_ERROR(WritePlan(*assembled.plan, options.out, write));
+  }
+  std::fputs(CompileSummary(assembled, options.out).c_str(), stderr);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+VerbMain AddCompileVerb(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  AssembleOptions& assemble = options->assemble;
+  app->add_option("model", assemble.model, "model directory, .gguf, .qir or .qplan")->required();
+  app->add_option("-o,--output", options->out, "the plan to write (default: <model>.qplan)");
+  app->add_flag("--force", options->force, "replace an existing file");
+  app->add_option("--weights", options->weights,
+                  "ref: name weight files; pack: copy them into the plan")
+      ->check(CLI::IsMember({"ref", "pack"}));
+  app->add_option("--target", options->target, "what to lower for")->check(CLI::IsMember({"cpu"}));
+  app->add_option("--kv-dtype", options->kv_dtype, "element type of the KV cache")
+      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
+  app->add_option("--page-tokens", assemble.target.page_tokens, "tokens in one KV page")
+      ->check(CLI::Range(1, 65536));
+  app->add_option("--weights-dir", assemble.weights_dir,
+                  "of a .qir: directory or .gguf with its weights");
+  app->add_option("--weights-map", assemble.weights_map,
+                  "of a .qir: JSON from weight to tensor name");
+  app->add_option("--allow-config-key", assemble.model_options.allowed_config_keys,
+                  "a key of config.json that is known to be harmless");
+  CLI::Option* passes =
+      app->add_option("--passes", options->passes, "run these passes only: a,b,...");
+  app->add_option("--emit", options->emit, "ir: print the module on stdout and write no plan")
+      ->check(CLI::IsMember({"ir"}));
+  app->add_option("--dump-ir", assemble.compile.pipeline.dump_ir_dir,
+                  "write the IR after every pass here");
+  app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");
+  return [options, passes] {
+    options->has_passes = passes->count() > 0;
+    const absl::Status status = Compile(*options);
+    return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
+  };
+}
+
+}  // namespace quire

@@ -1,0 +1,110 @@
+#include "tools/summary.h"
+
+#include <sys/stat.h>
+
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "ir/dtype.h"
+
+namespace quire {
+namespace {
+
+std::string Scaled(double value, const char* unit) {
+  const char* prefix = "";
+  for (const char* next : {"k", "M", "G", "T"}) {
+    if (value < 1000) break;
+    value /= 1000;
+    prefix = next;
+  }
+  const int decimals = value >= 100 || *prefix == 0 ? 0 : (value >= 10 ? 1 : 2);
+  return absl::StrFormat("%.*f %s%s", decimals, value, prefix, unit);
+}
+
+}  // namespace
+
+std::string CountText(double count) {
+  return std::string(absl::StripTrailingAsciiWhitespace(Scaled(count, "")));
+}
+std::string BytesText(double bytes) { return Scaled(bytes, "B"); }
+
+int64_t KvBytesPerToken(const plan::TargetT& target) {
+  int64_t bytes = 0;
+  for (const auto& layer : target.kv_layers) {
+    const DType dtype = *ParseDType(layer->dtype);
+    bytes += RowBytes(dtype, int64_t{layer->heads} * (layer->k_dim + layer->v_dim));
+  }
+  return bytes;
+}
+
+std::string PlanSummary(const plan::PlanT& plan) {
+  std::string text;
+  const plan::ModelT& model = *plan.model;
+  absl::StrAppendFormat(&text, "model      %s (%s), %s parameters, vocabulary %d", model.name,
+                        model.architecture, CountText(static_cast<double>(model.parameters)),
+                        model.vocabulary);
+  if (model.max_positions > 0) absl::StrAppend(&text, ", up to ", model.max_positions, " tokens");
+  absl::StrAppend(&text, "\n");
+  std::map<std::string, uint64_t> by_dtype;
+  uint64_t weight_bytes = 0;
+  for (const auto& tensor : plan.tensors) {
+    by_dtype[tensor->dtype] += tensor->bytes;
+    weight_bytes += tensor->bytes;
+  }
+  absl::StrAppendFormat(
+      &text, "weights    %d tensors, %s (%s) in %s\n", plan.tensors.size(),
+      BytesText(static_cast<double>(weight_bytes)),
+      absl::StrJoin(by_dtype, ", ",
+                    [](std::string* out, const auto& entry) {
+                      absl::StrAppend(out, entry.first, " ",
+                                      BytesText(static_cast<double>(entry.second)));
+                    }),
+      absl::StrJoin(plan.files, ", ",
+                    [](std::string* out, const auto& file) { out->append(file->path); }));
+  for (const auto& target : plan.targets) {
+    size_t launches = 0;
+    for (const auto& program : target->programs) launches += program->launches.size();
+    absl::StrAppendFormat(&text, "target     %s: %d kernels, %d launches a step\n", target->name,
+                          target->kernels.size(), launches);
+    absl::StrAppendFormat(
+        &text, "KV cache   %s a token (%d layers, %s), pages of %d tokens\n",
+        BytesText(static_cast<double>(KvBytesPerToken(*target))), target->kv_layers.size(),
+        target->kv_layers.empty() ? "none" : target->kv_layers[0]->dtype, target->page_tokens);
+  }
+  return text;
+}
+
+std::string CompileSummary(const AssembledPlan& assembled, const std::string& path) {
+  std::string text = PlanSummary(*assembled.plan);
+  double total_ms = 0;
+  std::string phases;
+  for (const auto& [phase, ms] : assembled.phases) {
+    absl::StrAppendFormat(&phases, "%s%s %.0f ms", phases.empty() ? "" : ", ", phase, ms);
+    total_ms += ms;
+  }
+  absl::StrAppendFormat(&text, "time       %.0f ms (%s)\n", total_ms, phases);
+  std::map<std::string, int> fired;
+  for (const PassReport& report : assembled.reports) {
+    for (const PassNote& note : report.notes) fired[report.pass] += note.fired ? 1 : 0;
+  }
+  absl::StrAppend(&text, "passes     ");
+  bool first = true;
+  for (const PassReport& report : assembled.reports) {
+    auto it = fired.find(report.pass);
+    if (it == fired.end() || it->second == 0) continue;
+    absl::StrAppend(&text, first ? "" : ", ", it->first, " ", it->second);
+    fired.erase(it);
+    first = false;
+  }
+  struct stat info = {};
+  stat(path.c_str(), &info);
+  absl::StrAppendFormat(&text, "\nwrote      %s (%s)\n", path,
+                        BytesText(static_cast<double>(info.st_size)));
+  absl::StrAppend(&text, "next       quire run ", path, " -p \"...\"\n");
+  return text;
+}
+
+}  // namespace quire
