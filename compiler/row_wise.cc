@@ -53,7 +53,8 @@ absl::Status CheckRowWise(const Op& op, char letter) {
     return mixes(
         absl::StrCat("its result ", op.type.ToString(), " does not keep ", rows, " as axis 0"));
   }
-  auto has_rows = [&op, letter](int i) { return HasRows(op.operand(i)->type, letter); };
+  // What is left keeps rows as axis 0. A product over rows does not: it would have the letter on
+  // another axis of an operand or of the result.
   switch (op.kind) {
     case OpKind::kAttention:
     case OpKind::kKvAppend:
@@ -61,11 +62,8 @@ absl::Status CheckRowWise(const Op& op, char letter) {
     case OpKind::kCausalMask:
     case OpKind::kAlibi:
       return mixes("it depends on where a row stands");
-    case OpKind::kTranspose:
-      // Axis 0 stays: otherwise the result would not have the letter there.
-      return absl::OkStatus();
     case OpKind::kTake:
-      if (has_rows(0)) return mixes("it picks rows by number");
+      if (HasRows(op.operand(0)->type, letter)) return mixes("it picks rows by number");
       return absl::OkStatus();
     case OpKind::kRmsNorm:
     case OpKind::kLayerNorm:
@@ -73,15 +71,7 @@ absl::Status CheckRowWise(const Op& op, char letter) {
       if (op.type.rank() < 2) return mixes("it sums over its only axis");
       return absl::OkStatus();
     case OpKind::kEmbed:
-      if (has_rows(0)) return mixes("its table has rows");
-      return absl::OkStatus();
-    case OpKind::kLinear:
-      if (op.type.rank() < 2 || has_rows(1)) return mixes("its weight has rows");
-      return absl::OkStatus();
-    case OpKind::kMatMul:
-      // Rank 2: the rows of b are summed over; rank 3 and up: axis 0 is a batch on both sides.
-      if (op.type.rank() == 2 && has_rows(1))
-        return mixes("it sums over the rows of its right side");
+      if (HasRows(op.operand(0)->type, letter)) return mixes("its table has rows");
       return absl::OkStatus();
     default:
       return absl::OkStatus();

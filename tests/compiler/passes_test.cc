@@ -1,0 +1,125 @@
+// What passes say: reasons to decline, savings, refusals. What they do to the text is in the .qir
+// files beside this one.
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/compiler/compile_helpers.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The notes of one pass over a text file beside this one.
+std::string NotesOf(absl::string_view file, absl::string_view pass) {
+  std::stringstream text;
+  text << std::ifstream(absl::StrCat(QUIRE_TESTDATA "/compiler/", file)).rdbuf();
+  absl::StatusOr<testing::Rewritten> rewritten = testing::Rewrite(text.str(), pass);
+  return rewritten.ok() ? rewritten->notes() : std::string(rewritten.status().message());
+}
+
+TEST(RecogniseAttentionTest, SaysWhyItDeclines) {
+  EXPECT_EQ(NotesOf("recognise_attention_declines.qir", "recognise-attention"),
+            R"(recognise-attention %probs: declined: the softmax has no matmul as user
+recognise-attention %pv: declined: the softmax is the right side of its product
+recognise-attention %pv: declined: %biased: add is not a step of attention
+recognise-attention %pv: declined: %first: causal_mask stands twice
+recognise-attention %pv: declined: %first: alibi stands twice
+recognise-attention %pv: declined: %first: softcap stands twice
+recognise-attention %pv: declined: %masked: causal_mask stands before the scale or the softcap
+recognise-attention %pv: declined: %biased: alibi stands before the scale or the softcap
+recognise-attention %pv: declined: %capped: softcap stands before the scale
+recognise-attention %pv: declined: the scores do not have rank 3
+recognise-attention %pv: declined: the number of heads and the head size are not fixed
+recognise-attention %pv: declined: scale=-1 is out of the range of attention
+recognise-attention %pv: declined: %capped: softcap has cap=0
+recognise-attention %pv: declined: %biased: alibi has alibi_max=0
+)");
+}
+
+TEST(RemoveKvExpansionTest, SaysWhatItSavesAndWhyItDeclines) {
+  EXPECT_THAT(NotesOf("remove_kv_expansion.qir", "remove-kv-expansion"),
+              HasSubstr("%a: K/V bytes for each context token: 512 => 128\n"));
+  EXPECT_EQ(NotesOf("remove_kv_expansion_declines.qir", "remove-kv-expansion"),
+            R"(remove-kv-expansion %a: declined: %kx has order=tile
+remove-kv-expansion %a: declined: %v is not expanded, the other of k and v is
+remove-kv-expansion %a: declined: %kx has group=4, %vx has group=8
+)");
+}
+
+TEST(MergeProjectionsTest, SaysWhyItDeclines) {
+  const std::string notes = NotesOf("merge_projections_declines.qir", "merge-projections");
+  EXPECT_THAT(notes, HasSubstr("%a: declined: %w is read by another op too\n"));
+  EXPECT_THAT(notes, HasSubstr("%a: declined: %a.s is computed\n"));
+  EXPECT_THAT(notes, HasSubstr("%b: declined: no other projection of its input has the same "
+                               "element types\n"));
+}
+
+TEST(NarrowOutputsTest, SaysWhatItSaves) {
+  const std::string notes = NotesOf("narrow_outputs.qir", "narrow-outputs");
+  EXPECT_THAT(notes, HasSubstr("%y: multiply-adds for each row without logits: 4096 => 0\n"));
+  EXPECT_THAT(notes, HasSubstr("%y: declined: the result has no rows T\n"));
+}
+
+struct Refusal {
+  const char* name;
+  const char* body;  // of a function of %x: f32[T,8], %h: f32[T,2,8], %i: i32[T], %p: f32[4,T]
+  const char* message;
+};
+
+class CacheKvRefusesTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(CacheKvRefusesTest, NamesTheOp) {
+  const std::string text =
+      absl::StrCat("func @step(%x: f32[T,8], %h: f32[T,2,8], %i: i32[T], %p: f32[4,T]) {\n",
+                   GetParam().body, "\n  return %y\n}\n");
+  absl::StatusOr<testing::Rewritten> rewritten = testing::Rewrite(text, "cache-kv");
+  ASSERT_FALSE(rewritten.ok()) << rewritten->text();
+  EXPECT_EQ(rewritten.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rewritten.status().message(), absl::StrCat("cache-kv: %y: ", GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CacheKvRefusesTest,
+    ::testing::Values(
+        Refusal{"Attention", "%y = attention %h, %h, %h {scale=1} : f32[T,2,8]",
+                "attention: mixes rows: mask=none lets a row read rows after it"},
+        Refusal{"OtherRows",
+                "%k = weight {name=\"k\"} : f32[S,2,8]\n"
+                "%y = attention %h, %k, %k {mask=causal, scale=1} : f32[T,2,8]",
+                "attention: %k does not have T as rows"},
+        Refusal{"Mask", "%y = causal_mask %h : f32[T,2,8]",
+                "causal_mask: mixes rows: it depends on where a row stands"},
+        Refusal{"Embed", "%y = embed %x, %i : f32[T,8]", "embed: mixes rows: its table has rows"},
+        Refusal{"Take", "%y = take %x, %i : f32[T,8]", "take: mixes rows: it picks rows by number"},
+        Refusal{"MatMul",
+                "%w = weight {name=\"w\"} : f32[4,8]\n"
+                "%y = matmul %p, %x : f32[4,8]",
+                "matmul: mixes rows: %p has T on another axis than the first"},
+        Refusal{"ProductOfRows", "%y = matmul %x, %x {transpose_b=1} : f32[T,T]",
+                "matmul: mixes rows: its result f32[T,T] does not keep T as axis 0"},
+        Refusal{"Transpose", "%y = transpose %x {perm=[1,0]} : f32[8,T]",
+                "transpose: mixes rows: its result f32[8,T] does not keep T as axis 0"},
+        Refusal{"Reshape", "%y = reshape %x : f32[8,T]",
+                "reshape: mixes rows: its result f32[8,T] does not keep T as axis 0"},
+        Refusal{"Softmax", "%y = softmax %p : f32[4,T]",
+                "softmax: mixes rows: %p has T on another axis than the first"},
+        Refusal{"RowsAsWeight", "%y = linear %h, %x : f32[T,2,T]",
+                "linear: mixes rows: its result f32[T,2,T] does not keep T as axis 0"}),
+    [](const auto& refusal) { return refusal.param.name; });
+
+// Vectors whose only axis is rows.
+TEST(CacheKvTest, RefusesNormsOverRows) {
+  absl::StatusOr<testing::Rewritten> rewritten = testing::Rewrite(
+      "func @step(%x: f32[T]) {\n  %y = rms_norm %x {eps=0} : f32[T]\n  return %y\n}\n",
+      "cache-kv");
+  ASSERT_FALSE(rewritten.ok());
+  EXPECT_EQ(rewritten.status().message(),
+            "cache-kv: %y: rms_norm: mixes rows: it sums over its only axis");
+}
+
+}  // namespace
+}  // namespace quire
