@@ -249,7 +249,9 @@ class Parser {
 
   absl::StatusOr<std::unique_ptr<Func>> ParseFunc() {
     QUIRE_ASSIGN_OR_RETURN(absl::string_view keyword, ParseName("func"));
-    if (keyword != "func") return Error(absl::StrCat("expected func, found ", keyword));
+    if (keyword != "func") {
+      return ErrorAt(at_ - keyword.size(), absl::StrCat("expected func, found ", keyword));
+    }
     QUIRE_RETURN_IF_ERROR(Expect('@'));
     QUIRE_ASSIGN_OR_RETURN(absl::string_view name, ParseName("a function name"));
     auto func = std::make_unique<Func>(name);
@@ -266,7 +268,9 @@ class Parser {
     QUIRE_RETURN_IF_ERROR(Expect('{'));
     while (Peek('%')) QUIRE_RETURN_IF_ERROR(ParseOp(func.get()));
     QUIRE_ASSIGN_OR_RETURN(absl::string_view word, ParseName("an op or return"));
-    if (word != "return") return Error(absl::StrCat("expected an op or return, found ", word));
+    if (word != "return") {
+      return ErrorAt(at_ - word.size(), absl::StrCat("expected an op or return, found ", word));
+    }
     std::vector<Op*> returns;
     do {
       QUIRE_ASSIGN_OR_RETURN(Op * value, ParseValue(*func));
