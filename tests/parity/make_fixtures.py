@@ -103,8 +103,13 @@ def write(name):
     (folder / "generation_config.json").unlink(missing_ok=True)
 
     model = tr.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    write_expected(name, model)
+
+
+def write_expected(name, model):
+    """Runs `model` and writes expected.safetensors into the fixture's folder."""
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    ids = torch.randint(config.vocab_size, (1, PROMPT_TOKENS + STEPS), generator=generator)
+    ids = torch.randint(model.config.vocab_size, (1, PROMPT_TOKENS + STEPS), generator=generator)
     with torch.no_grad():
         output = model(ids[:, :PROMPT_TOKENS], use_cache=True)
         prefill = output.logits[0]
@@ -118,6 +123,7 @@ def write(name):
     if "dynamic" not in name:
         gap = (torch.cat([prefill, decode]) - whole).abs().max() / whole.abs().max()
         assert gap < 1e-5, f"{name}: cached and whole logits differ by {gap}"
+    folder = ROOT / name
     save_file(dict(ids=ids[0].to(torch.int32), prefill=prefill.contiguous(), decode=decode),
               folder / "expected.safetensors")
     size = sum(file.stat().st_size for file in folder.iterdir())

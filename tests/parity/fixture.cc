@@ -1,0 +1,67 @@
+#include "tests/parity/fixture.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "ir/status.h"
+#include "models/import/file.h"
+#include "models/import/safetensors.h"
+
+namespace quire::testing {
+namespace {
+
+std::string Root() { return absl::StrCat(QUIRE_TESTDATA, "/parity/fixtures"); }
+
+const TensorInfo* Named(const TensorIndex& index, absl::string_view name) {
+  for (const TensorInfo& tensor : index.tensors) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+template <typename T>
+void Append(const MappedFile& file, const TensorInfo& tensor, std::vector<T>& values) {
+  const size_t count = tensor.bytes / sizeof(T);
+  values.resize(values.size() + count);
+  std::memcpy(values.data() + values.size() - count, file.bytes().data() + tensor.offset,
+              tensor.bytes);
+}
+
+}  // namespace
+
+std::vector<std::string> FixtureNames() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(Root(), error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string FixturePath(absl::string_view name) { return absl::StrCat(Root(), "/", name); }
+
+absl::StatusOr<Fixture> ReadFixture(absl::string_view name) {
+  constexpr absl::string_view kFile = "expected.safetensors";
+  QUIRE_ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsFile(FixturePath(name), kFile));
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file,
+                         MappedFile::Open(JoinPath(FixturePath(name), kFile)));
+  const TensorInfo* ids = Named(index, "ids");
+  const TensorInfo* prefill = Named(index, "prefill");
+  const TensorInfo* decode = Named(index, "decode");
+  if (ids == nullptr || prefill == nullptr || decode == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": not a fixture"));
+  }
+  Fixture fixture;
+  Append(file, *ids, fixture.ids);
+  Append(file, *prefill, fixture.logits);
+  Append(file, *decode, fixture.logits);
+  fixture.prompt_tokens = prefill->extents[0];
+  fixture.vocab_size = prefill->extents[1];
+  return fixture;
+}
+
+}  // namespace quire::testing
