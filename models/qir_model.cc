@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ir/file.h"
 #include "ir/status.h"
 #include "ir/text.h"
-#include "models/import/file.h"
 #include "models/import/json.h"
 #include "models/import/tensor_index.h"
 #include "models/model.h"

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "ir/file.h"
 #include "ir/status.h"
-#include "models/import/file.h"
 #include "models/import/safetensors.h"
 
 namespace quire::testing {
@@ -42,13 +42,17 @@ std::vector<std::string> FixtureNames() {
   return names;
 }
 
-std::string FixturePath(absl::string_view name) { return absl::StrCat(Root(), "/", name); }
+std::string FixturePath(absl::string_view name) {
+  const std::string folder = JoinPath(Root(), name);
+  const std::string gguf = JoinPath(folder, "model.gguf");
+  return KindOfPath(gguf) == PathKind::kFile ? gguf : folder;
+}
 
 absl::StatusOr<Fixture> ReadFixture(absl::string_view name) {
   constexpr absl::string_view kFile = "expected.safetensors";
-  QUIRE_ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsFile(FixturePath(name), kFile));
-  QUIRE_ASSIGN_OR_RETURN(const MappedFile file,
-                         MappedFile::Open(JoinPath(FixturePath(name), kFile)));
+  const std::string folder = JoinPath(Root(), name);
+  QUIRE_ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsFile(folder, kFile));
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(JoinPath(folder, kFile)));
   const TensorInfo* ids = Named(index, "ids");
   const TensorInfo* prefill = Named(index, "prefill");
   const TensorInfo* decode = Named(index, "decode");

@@ -1,5 +1,5 @@
-// The committed fixtures of make_fixtures.py: a small checkpoint and what transformers computes
-// with it.
+// The committed fixtures of make_fixtures.py and make_gguf_fixtures.py: a small checkpoint and what
+// transformers computes with it.
 #ifndef QUIRE_TESTS_PARITY_FIXTURE_H_
 #define QUIRE_TESTS_PARITY_FIXTURE_H_
 
@@ -24,6 +24,7 @@ struct Fixture {
 
 // Folders under tests/parity/fixtures, sorted.
 std::vector<std::string> FixtureNames();
+// The model: the folder, or the .gguf file in it.
 std::string FixturePath(absl::string_view name);
 absl::StatusOr<Fixture> ReadFixture(absl::string_view name);
 

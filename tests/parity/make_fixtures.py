@@ -30,8 +30,8 @@ STEPS = 32
 TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
 LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, head_dim=16, max_position_embeddings=128, **TOKENS)
-# No head_dim: it is hidden_size / num_attention_heads.
-LLAMA_MHA = {**LLAMA, "num_key_value_heads": 4, "head_dim": None, "rms_norm_eps": 1e-5}
+# No head_dim: it is hidden_size / num_attention_heads. The epsilons here and below are large enough to show.
+LLAMA_MHA = {**LLAMA, "num_key_value_heads": 4, "head_dim": None, "rms_norm_eps": 0.05}
 QWEN2 = {key: value for key, value in LLAMA.items() if key != "head_dim"}
 GPT2 = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=4, **TOKENS)
 BLOOM = dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=6, **TOKENS)
@@ -58,9 +58,9 @@ FIXTURES = {
                                          original_max_position_embeddings=64), "bfloat16"),
     "llama_yarn": ("Llama", llama_rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
                    "bfloat16"),
-    "llama_yarn_explicit": ("Llama", llama_rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=32,
-                                                beta_fast=8.0, beta_slow=0.5, mscale=1.2, mscale_all_dim=0.7,
-                                                truncate=False), "bfloat16"),
+    "llama_yarn_explicit": ("Llama", {**llama_rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=64,
+                                                   beta_fast=2.0, beta_slow=0.25, mscale=1.2, mscale_all_dim=0.7,
+                                                   truncate=False), "max_position_embeddings": 256}, "bfloat16"),
     "mistral_window": ("Mistral", dict(**LLAMA, sliding_window=8), "bfloat16"),
     "qwen2_tied": ("Qwen2", dict(**QWEN2, tie_word_embeddings=True), "bfloat16"),
     "qwen2_window": ("Qwen2", dict(**QWEN2, use_sliding_window=True, sliding_window=7, max_window_layers=1),
@@ -74,7 +74,7 @@ FIXTURES = {
                                              "sliding_attention": dict(rope_type="default", rope_theta=1e4)}),
                       "float32"),
     "gpt2": ("GPT2", dict(**GPT2), "float32"),
-    "gpt2_inverse_layer": ("GPT2", dict(**GPT2, scale_attn_by_inverse_layer_idx=True, n_inner=40,
+    "gpt2_inverse_layer": ("GPT2", dict(**GPT2, scale_attn_by_inverse_layer_idx=True, n_inner=40, layer_norm_epsilon=0.05,
                                         tie_word_embeddings=False, activation_function="gelu"), "float16"),
     "gpt_bigcode_mqa": ("GPTBigCode", dict(**GPT2), "bfloat16"),
     "gpt_bigcode_mha": ("GPTBigCode", dict(**GPT2, multi_query=False), "bfloat16"),
