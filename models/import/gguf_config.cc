@@ -206,6 +206,7 @@ void TranslateStarcoder(const Context& c) {
   const bool multi_query = c.keys.SizeOr("attention.head_count_kv", heads) == 1;
   if (!multi_query) c.keys.OnlySize("attention.head_count_kv", heads);
   c["multi_query"] = multi_query;
+  c.out.qkv_in_blocks = true;
 }
 
 void TranslateBloom(const Context& c) {

@@ -32,7 +32,7 @@ struct GgufConfig {
   // Matrices are [N, K] as everywhere in GGUF, where the Hugging Face form has [K, N]. GPT-2.
   bool linear_untransposed = false;
   // The packed projection's rows are [q | k | v], where the Hugging Face form has [Hq, 3, D].
-  // BLOOM.
+  // BLOOM, and GPT-BigCode with a KV head for each query head.
   bool qkv_in_blocks = false;
 };
 

@@ -280,6 +280,7 @@ TEST(GgufConfigTest, Starcoder) {
                         {"activation_function", "gelu_pytorch_tanh"},
                         {"multi_query", true}});
   EXPECT_FALSE(Translate(writer)->linear_untransposed);
+  EXPECT_TRUE(Translate(writer)->qkv_in_blocks);
   GgufWriter grouped = Absolute("starcoder");
   grouped.U32("starcoder.attention.head_count_kv", 2);
   ExpectUnimplemented(grouped, "starcoder.attention.head_count_kv=2 is not supported");
