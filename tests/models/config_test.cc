@@ -11,25 +11,7 @@ namespace quire {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::With;
-
-std::string Fixture(absl::string_view name) {
-  return absl::StrCat(QUIRE_TESTDATA, "/parity/fixtures/", name);
-}
-
-// A committed model with some keys changed: its text, or its error.
-std::string TextOf(absl::string_view fixture, absl::string_view changes) {
-  const absl::StatusOr<Checkpoint> original = OpenCheckpoint(Fixture(fixture));
-  if (!original.ok()) return original.status().ToString();
-  const testing::TempDir directory;
-  directory.Write("config.json", With(original->config(), changes).dump());
-  std::filesystem::create_symlink(absl::StrCat(Fixture(fixture), "/model.safetensors"),
-                                  directory.File("model.safetensors"));
-  const absl::StatusOr<Checkpoint> changed = OpenCheckpoint(directory.path());
-  if (!changed.ok()) return changed.status().ToString();
-  const absl::StatusOr<ModelDef> model = BuildModel(*changed);
-  return model.ok() ? Print(model->module) : model.status().ToString();
-}
+using testing::TextOf;
 
 struct Case {
   const char* fixture;

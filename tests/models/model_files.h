@@ -4,12 +4,14 @@
 #define QUIRE_TESTS_MODELS_MODEL_FILES_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "ir/text.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "tests/models/checkpoint_files.h"
@@ -71,6 +73,43 @@ inline absl::StatusOr<ModelDef> BuildFrom(const nlohmann::json& config,
 inline nlohmann::json With(nlohmann::json config, absl::string_view changes) {
   config.merge_patch(nlohmann::json::parse(std::string(changes), nullptr, false));
   return config;
+}
+
+inline std::string FixtureFolder(absl::string_view name) {
+  return absl::StrCat(QUIRE_TESTDATA, "/parity/fixtures/", name);
+}
+
+// The model of a parity fixture with other configurations.
+class ReconfiguredFixture {
+ public:
+  explicit ReconfiguredFixture(absl::string_view fixture) {
+    std::filesystem::create_symlink(FixtureFolder(fixture) + "/model.safetensors",
+                                    directory_.File("model.safetensors"));
+  }
+
+  absl::StatusOr<ModelDef> Build(const nlohmann::json& config) const {
+    // Anew each time: truncating a file that was just written makes some file systems write it out.
+    std::filesystem::remove(directory_.File("config.json"));
+    directory_.Write("config.json", config.dump());
+    const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(directory_.path());
+    if (!checkpoint.ok()) return checkpoint.status();
+    return BuildModel(*checkpoint);
+  }
+
+ private:
+  TempDir directory_;
+};
+
+inline nlohmann::json FixtureConfig(absl::string_view fixture) {
+  const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(FixtureFolder(fixture));
+  return checkpoint.ok() ? checkpoint->config() : nlohmann::json();
+}
+
+// Its text with some keys changed, or its error.
+inline std::string TextOf(absl::string_view fixture, absl::string_view changes) {
+  const absl::StatusOr<ModelDef> model =
+      ReconfiguredFixture(fixture).Build(With(FixtureConfig(fixture), changes));
+  return model.ok() ? Print(model->module) : model.status().ToString();
 }
 
 }  // namespace quire::testing

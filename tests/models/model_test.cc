@@ -20,7 +20,7 @@ using testing::TinyLlamaConfig;
 using testing::TinyLlamaTensors;
 using testing::With;
 
-std::string TextOf(const nlohmann::json& config, const std::vector<TestTensor>& tensors) {
+std::string TextOfModel(const nlohmann::json& config, const std::vector<TestTensor>& tensors) {
   const absl::StatusOr<ModelDef> model = BuildFrom(config, tensors);
   return model.ok() ? Print(model->module) : model.status().ToString();
 }
@@ -80,7 +80,7 @@ constexpr absl::string_view kTinyLlama = R"(func @step(%ids: i32[T], %pos: i32[T
 )";
 
 TEST(ModelTest, WholeTextOfATinyLlama) {
-  EXPECT_EQ(TextOf(TinyLlamaConfig(), TinyLlamaTensors()), std::string(kTinyLlama));
+  EXPECT_EQ(TextOfModel(TinyLlamaConfig(), TinyLlamaTensors()), std::string(kTinyLlama));
 }
 
 TEST(ModelTest, Facts) {
@@ -104,7 +104,7 @@ TEST(ModelTest, ATiedHeadReadsTheEmbeddingAndIsCountedOnce) {
 }
 
 TEST(ModelTest, NamesWithoutTheFamilysPrefixAndOtherTypesAreKept) {
-  const std::string text = TextOf(TinyLlamaConfig(), TinyLlamaTensors("", "BF16"));
+  const std::string text = TextOfModel(TinyLlamaConfig(), TinyLlamaTensors("", "BF16"));
   EXPECT_THAT(text, HasSubstr("%l0.q.w = weight {name=\"layers.0.self_attn.q_proj.weight\"} : "
                               "bf16[16,16]\n"));
   EXPECT_THAT(text, HasSubstr("%l0.q = linear %l0.attn_norm, %l0.q.w : f32[T,16]\n"));
