@@ -1,0 +1,43 @@
+#include "runtime/tokenizer/byte_trie.h"
+
+#include <algorithm>
+
+namespace quire::tokenizer {
+
+ByteTrie::ByteTrie(std::vector<std::pair<absl::string_view, int32_t>> entries) {
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Breadth first, so that the children of a node are appended together. Work item i describes node
+  // i: the sorted entries [begin, end) share the node's `depth` leading bytes.
+  struct Item {
+    size_t begin, end, depth;
+  };
+  std::vector<Item> items = {{0, entries.size(), 0}};
+  nodes_.resize(1);
+  for (size_t node = 0; node < items.size(); ++node) {
+    auto [begin, end, depth] = items[node];
+    while (begin < end && entries[begin].first.size() == depth) {
+      if (depth > 0 && nodes_[node].value == kNone) nodes_[node].value = entries[begin].second;
+      ++begin;
+    }
+    nodes_[node].first_child = static_cast<int32_t>(nodes_.size());
+    while (begin < end) {
+      const auto label = static_cast<uint8_t>(entries[begin].first[depth]);
+      size_t stop = begin + 1;
+      while (stop < end && static_cast<uint8_t>(entries[stop].first[depth]) == label) ++stop;
+      Node child;
+      child.label = label;
+      nodes_.push_back(child);
+      ++nodes_[node].child_count;
+      items.push_back({begin, stop, depth + 1});
+      begin = stop;
+    }
+  }
+  std::fill(std::begin(root_children_), std::end(root_children_), kNone);
+  for (int32_t i = 0; i < nodes_[0].child_count; ++i) {
+    const int32_t child = nodes_[0].first_child + i;
+    root_children_[nodes_[child].label] = child;
+  }
+}
+
+}  // namespace quire::tokenizer
