@@ -55,12 +55,31 @@ KvCache::SequenceId KvCache::Create() {
   return next_++;
 }
 
-KvCache::SequenceId KvCache::CreateWithPrefix(absl::Span<const int32_t> ids) {
-  Sequence sequence;
+std::vector<PrefixIndex::Entry> KvCache::Match(absl::Span<const int32_t> ids) const {
+  std::vector<PrefixIndex::Entry> found;
+  PrefixIndex::Node node = PrefixIndex::kRoot;
   const auto page_tokens = static_cast<size_t>(page_tokens_);
   for (size_t begin = 0; begin + page_tokens < ids.size(); begin += page_tokens) {
-    const auto entry = index_.Find(sequence.node, ids.subspan(begin, page_tokens));
+    const auto entry = index_.Find(node, ids.subspan(begin, page_tokens));
     if (entry.page < 0) break;
+    node = entry.node;
+    found.push_back(entry);
+  }
+  return found;
+}
+
+KvCache::Prefix KvCache::FindPrefix(absl::Span<const int32_t> ids) const {
+  Prefix prefix;
+  for (const PrefixIndex::Entry& entry : Match(ids)) {
+    prefix.tokens += page_tokens_;
+    prefix.kept_pages += refs_[entry.page] == 0 ? 1 : 0;
+  }
+  return prefix;
+}
+
+KvCache::SequenceId KvCache::CreateWithPrefix(absl::Span<const int32_t> ids) {
+  Sequence sequence;
+  for (const PrefixIndex::Entry& entry : Match(ids)) {
     Hold(entry.page);
     sequence.pages.push_back(entry.page);
     sequence.node = entry.node;

@@ -46,6 +46,12 @@ class KvCache {
   // A sequence whose first tokens are the longest run of findable pages that `ids` starts with, but
   // not all of `ids`: the last one is left to compute, since its logits are wanted.
   SequenceId CreateWithPrefix(absl::Span<const int32_t> ids);
+  // What CreateWithPrefix would find.
+  struct Prefix {
+    int32_t tokens = 0;
+    int32_t kept_pages = 0;  // of its pages, those that count as available until then
+  };
+  Prefix FindPrefix(absl::Span<const int32_t> ids) const;
   // A sequence with the same tokens. Pages are shared until one of both writes to them.
   absl::StatusOr<SequenceId> Fork(SequenceId sequence);
   absl::Status Release(SequenceId sequence);
@@ -85,6 +91,7 @@ class KvCache {
   };
 
   absl::StatusOr<Sequence*> Find(SequenceId sequence);
+  std::vector<PrefixIndex::Entry> Match(absl::Span<const int32_t> ids) const;
   bool CopiesLastPage(const Sequence& sequence, int32_t tokens) const;
   int32_t TakePage();  // REQUIRES: available_pages() > 0
   void Hold(int32_t page);

@@ -180,7 +180,11 @@ void RunAgainstMap(uint32_t seed, int32_t pages, int32_t page_tokens, int32_t id
     const int32_t action = model.empty() ? 0 : draw(10);
     if (action == 0) {
       const std::vector<int32_t> ids = draw_ids(1 + draw(6 * page_tokens));
+      const KvCache::Prefix prefix = rig.cache.FindPrefix(ids);
+      const int32_t available = rig.cache.available_pages();
       const auto sequence = rig.cache.CreateWithPrefix(ids);
+      ASSERT_EQ(rig.cache.tokens(sequence), prefix.tokens);
+      ASSERT_EQ(rig.cache.available_pages(), available - prefix.kept_pages);
       model[sequence] = {ids.begin(), ids.begin() + rig.cache.tokens(sequence)};
       ASSERT_LT(rig.cache.tokens(sequence), static_cast<int32_t>(ids.size()));
     } else if (action == 1) {

@@ -1,0 +1,63 @@
+// The state of an engine, and one step of it.
+#ifndef QUIRE_RUNTIME_ENGINE_IMPL_H_
+#define QUIRE_RUNTIME_ENGINE_IMPL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "runtime/device.h"
+#include "runtime/engine.h"
+#include "runtime/kv_cache.h"
+#include "runtime/sampler.h"
+#include "runtime/scheduler.h"
+#include "runtime/sequence.h"
+
+namespace quire {
+
+struct Engine::Impl {
+  Impl(const EngineModel& engine_model, const EngineOptions& engine_options,
+       std::unique_ptr<PagePool> page_pool);
+
+  Sequence* NewSequence(RequestId id, int32_t sample, std::shared_ptr<const Request> request);
+  std::vector<Sequence*> SequencesOf(RequestId request) const;
+
+  absl::Status Step(std::vector<TokenEvent>* events);
+  // Ends the sequences whose time is over.
+  absl::Status EndLate(std::vector<TokenEvent>* events);
+  absl::Status Compute(absl::Span<const ScheduledRows> rows);
+  // Chooses the next token of a sequence, and of the samples that are forked off it here.
+  absl::Status Advance(Sequence* sequence, absl::Span<const float> row,
+                       std::vector<TokenEvent>* events);
+  absl::Status ChooseToken(Sequence* sequence, absl::Span<const float> row,
+                           std::vector<TokenEvent>* events);
+  FinishReason Append(Sequence* sequence, TokenEvent* event) const;
+  // An event without a token that ends the sequence, and the samples still to be forked off it; the
+  // sequence is destroyed.
+  absl::Status End(Sequence* sequence, FinishReason reason, absl::string_view error,
+                   std::vector<TokenEvent>* events);
+  absl::Status Destroy(Sequence* sequence);
+
+  const EngineModel model;
+  const EngineOptions options;
+  std::unique_ptr<PagePool> pool;
+  KvCache cache;
+  Scheduler scheduler;
+  Sampler sampler;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  RequestId next_request = 1;
+  std::vector<TokenEvent> due_events;  // of Cancel()
+  EngineCounters counters;
+  absl::Status failure;
+
+  // Of the step at hand, kept to save allocations.
+  std::vector<int32_t> ids, positions, logit_rows;
+  std::vector<SequenceRows> sequence_rows;
+  std::vector<float> logits;  // [R, V]
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_ENGINE_IMPL_H_

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "ir/status.h"
+#include "runtime/engine_impl.h"
+
+namespace quire {
+namespace {
+
+bool Contains(const std::vector<int32_t>& ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+}  // namespace
+
+Engine::Impl::Impl(const EngineModel& engine_model, const EngineOptions& engine_options,
+                   std::unique_ptr<PagePool> page_pool)
+    : model(engine_model),
+      options(engine_options),
+      pool(std::move(page_pool)),
+      cache(pool.get(), model.page_tokens),
+      scheduler(&cache, {.max_sequences = options.max_sequences,
+                         .step_tokens = options.step_tokens,
+                         .chunk_tokens = options.chunk_tokens,
+                         .reuse_prefixes = options.reuse_prefixes}) {}
+
+Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
+                                    std::shared_ptr<const Request> request) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = id;
+  sequence->sample = sample;
+  sequence->ids = request->ids;
+  sequence->prompt_tokens = static_cast<int32_t>(request->ids.size());
+  if (ReadsCounts(request->sampling)) sequence->counts.AddPrompt(request->ids);
+  if (model.tokenizer != nullptr) {
+    sequence->text.emplace(*model.tokenizer, request->ids, request->stop);
+  }
+  sequence->request = std::move(request);
+  sequences.push_back(std::move(sequence));
+  return sequences.back().get();
+}
+
+std::vector<Sequence*> Engine::Impl::SequencesOf(RequestId request) const {
+  std::vector<Sequence*> found;
+  for (const auto& sequence : sequences) {
+    if (sequence->id == request) found.push_back(sequence.get());
+  }
+  return found;
+}
+
+absl::Status Engine::Impl::Step(std::vector<TokenEvent>* events) {
+  for (TokenEvent& event : due_events) events->push_back(std::move(event));
+  due_events.clear();
+  QUIRE_RETURN_IF_ERROR(EndLate(events));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<ScheduledRows> scheduled, scheduler.Next());
+  if (scheduled.empty()) return absl::OkStatus();
+  QUIRE_RETURN_IF_ERROR(Compute(scheduled));
+  size_t row = 0;
+  for (const auto& [sequence, rows] : scheduled) {
+    QUIRE_RETURN_IF_ERROR(cache.Commit(
+        *sequence->cache, absl::MakeConstSpan(sequence->ids).subspan(sequence->computed, rows)));
+    sequence->computed += rows;
+    if (sequence->tokens_due() > 0) continue;
+    QUIRE_RETURN_IF_ERROR(Advance(
+        sequence, absl::MakeConstSpan(logits).subspan(row++ * model.vocabulary, model.vocabulary),
+        events));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::EndLate(std::vector<TokenEvent>* events) {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<Sequence*> late;
+  for (const auto& sequence : sequences) {
+    if (sequence->deadline < now) late.push_back(sequence.get());
+  }
+  for (Sequence* sequence : late) {
+    QUIRE_RETURN_IF_ERROR(End(sequence, FinishReason::kTimeout, "", events));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
+  ids.clear();
+  positions.clear();
+  logit_rows.clear();
+  sequence_rows.clear();
+  for (const auto& [sequence, rows] : scheduled) {
+    SequenceRows& part = sequence_rows.emplace_back();
+    part.first_row = static_cast<int32_t>(ids.size());
+    part.rows = rows;
+    part.context_tokens = sequence->computed + rows;
+    part.pages = cache.pages(*sequence->cache);
+    for (int32_t i = sequence->computed; i < part.context_tokens; ++i) {
+      ids.push_back(sequence->ids[i]);
+      positions.push_back(i);
+    }
+    if (rows == sequence->tokens_due()) logit_rows.push_back(part.first_row + rows - 1);
+  }
+  // Programs are planned for one row of logits or more.
+  if (logit_rows.empty()) logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
+  logits.resize(logit_rows.size() * static_cast<size_t>(model.vocabulary));
+  ++counters.steps;
+  counters.computed_tokens += static_cast<int64_t>(ids.size());
+  const quire::Step step = {ids, positions, logit_rows, sequence_rows};
+  return model.program->Run(step, *pool, absl::MakeSpan(logits));
+}
+
+absl::Status Engine::Impl::Advance(Sequence* sequence, absl::Span<const float> row,
+                                   std::vector<TokenEvent>* events) {
+  std::vector<Sequence*> samples = {sequence};
+  const int32_t forks = std::exchange(sequence->forks_due, 0);
+  for (int32_t i = 1; i <= forks; ++i) {
+    Sequence* fork = NewSequence(sequence->id, i, sequence->request);
+    fork->deadline = sequence->deadline;
+    fork->computed = sequence->computed;
+    QUIRE_RETURN_IF_ERROR(scheduler.Fork(samples.back(), fork));
+    samples.push_back(fork);
+  }
+  for (Sequence* sample : samples) QUIRE_RETURN_IF_ERROR(ChooseToken(sample, row, events));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::ChooseToken(Sequence* sequence, absl::Span<const float> row,
+                                       std::vector<TokenEvent>* events) {
+  auto choice = sampler.Choose(sequence->request->sampling, row, sequence->counts,
+                               sequence->ids.size(), static_cast<uint32_t>(sequence->sample));
+  if (!choice.ok()) {
+    return End(sequence, FinishReason::kFailed, choice.status().message(), events);
+  }
+  ++counters.chosen_tokens;
+  TokenEvent& event = events->emplace_back();
+  event.request = sequence->id;
+  event.sample = sequence->sample;
+  event.token = choice->token;
+  event.top = std::move(choice->top);
+  event.finish = Append(sequence, &event);
+  return event.finish == FinishReason::kNone ? absl::OkStatus() : Destroy(sequence);
+}
+
+FinishReason Engine::Impl::Append(Sequence* sequence, TokenEvent* event) const {
+  const Request& request = *sequence->request;
+  const int32_t id = event->token.id;
+  sequence->ids.push_back(id);
+  if (ReadsCounts(request.sampling)) sequence->counts.AddOutput(id);
+  FinishReason reason = FinishReason::kNone;
+  if (Contains(request.stop_ids, id) || (!request.ignore_eos && Contains(model.eos_ids, id))) {
+    reason = FinishReason::kStopToken;  // which is no part of the text
+  } else if (sequence->text.has_value()) {
+    event->text = sequence->text->Push(id);
+    if (sequence->text->stopped()) reason = FinishReason::kStopString;
+  }
+  if (reason == FinishReason::kNone && sequence->output_tokens() >= request.max_tokens) {
+    reason = FinishReason::kLength;
+  }
+  if (reason != FinishReason::kNone && sequence->text.has_value()) {
+    event->text += sequence->text->Finish();
+    if (reason == FinishReason::kLength && sequence->text->stopped()) {
+      reason = FinishReason::kStopString;
+    }
+  }
+  return reason;
+}
+
+absl::Status Engine::Impl::End(Sequence* sequence, FinishReason reason, absl::string_view error,
+                               std::vector<TokenEvent>* events) {
+  for (int32_t i = 0; i <= sequence->forks_due; ++i) {
+    TokenEvent& event = events->emplace_back();
+    event.request = sequence->id;
+    event.sample = sequence->sample + i;
+    event.finish = reason;
+    event.error = std::string(error);
+    if (i == 0 && sequence->text.has_value()) event.text = sequence->text->Finish();
+  }
+  return Destroy(sequence);
+}
+
+absl::Status Engine::Impl::Destroy(Sequence* sequence) {
+  QUIRE_RETURN_IF_ERROR(scheduler.Remove(sequence));
+  sequences.erase(std::find_if(sequences.begin(), sequences.end(),
+                               [&](const auto& owned) { return owned.get() == sequence; }));
+  return absl::OkStatus();
+}
+
+}  // namespace quire

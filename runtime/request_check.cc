@@ -1,0 +1,89 @@
+#include "runtime/request_check.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "ir/status.h"
+#include "runtime/sampler.h"
+#include "runtime/tokenizer/unicode.h"
+
+namespace quire {
+namespace {
+
+absl::Status CheckIds(absl::string_view key, const std::vector<int32_t>& ids, int32_t vocabulary) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < vocabulary) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request: ", key, ": ", id, " is not a token\n  allowed: 0 .. ", vocabulary - 1));
+  }
+  return absl::OkStatus();
+}
+
+// The last token is chosen but not computed: n tokens after a prompt of p take p + n - 1 places.
+absl::Status CheckLength(const RequestLimits& limits, Request* request) {
+  const auto prompt_tokens = static_cast<int64_t>(request->ids.size());
+  const int64_t positions =
+      limits.max_positions > 0 ? limits.max_positions : std::numeric_limits<int64_t>::max();
+  const bool is_memory = limits.cache_tokens < positions;
+  const int64_t places = std::min(limits.cache_tokens, positions);
+  const auto error = [&](absl::string_view what, absl::string_view allowed) {
+    const std::string message = absl::StrCat(
+        "request: ", what, is_memory ? " does not fit into the KV cache, " : " is too long, ",
+        places, is_memory ? " tokens" : " positions are defined", "\n  allowed: ", allowed,
+        is_memory ? "\n  fix: a larger cache (cache_bytes), or a shorter request" : "");
+    return is_memory ? absl::ResourceExhaustedError(message) : absl::InvalidArgumentError(message);
+  };
+  if (prompt_tokens > places) {
+    return error(absl::StrCat("a prompt of ", prompt_tokens, " tokens"),
+                 absl::StrCat("prompts of up to ", places, " tokens"));
+  }
+  const int64_t most =
+      std::min<int64_t>(places - prompt_tokens + 1, std::numeric_limits<int32_t>::max());
+  if (request->max_tokens > most) {
+    return error(absl::StrCat("max_tokens=", request->max_tokens, " after a prompt of ",
+                              prompt_tokens, " tokens"),
+                 absl::StrCat("max_tokens up to ", most, " after this prompt"));
+  }
+  if (request->max_tokens == 0) request->max_tokens = static_cast<int32_t>(most);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
+  if (request->ids.empty()) {
+    return absl::InvalidArgumentError("request: the prompt is empty\n  allowed: a token or more");
+  }
+  QUIRE_RETURN_IF_ERROR(CheckIds("prompt", request->ids, limits.vocabulary));
+  QUIRE_RETURN_IF_ERROR(CheckIds("stop_ids", request->stop_ids, limits.vocabulary));
+  QUIRE_RETURN_IF_ERROR(CheckSampling(request->sampling, limits.vocabulary));
+  if (request->samples < 1 || request->samples > limits.max_sequences) {
+    return absl::InvalidArgumentError(absl::StrCat("request: samples=", request->samples,
+                                                   " is not possible\n  allowed: 1 .. ",
+                                                   limits.max_sequences, " (max_sequences)"));
+  }
+  if (request->max_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request: max_tokens=", request->max_tokens,
+                     " is not possible\n  allowed: 0 (as many as fit) or more"));
+  }
+  if (!(request->timeout_s >= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request: timeout_s=", request->timeout_s,
+                     " is not possible\n  allowed: 0 (none) or more"));
+  }
+  if (!request->stop.empty() && !limits.has_tokenizer) {
+    return absl::InvalidArgumentError(
+        "request: stop strings need a tokenizer, and the plan has none\n  fix: stop_ids");
+  }
+  for (const std::string& stop : request->stop) {
+    if (stop.empty() || tokenizer::ValidUtf8Prefix(stop) != stop.size()) {
+      return absl::InvalidArgumentError(
+          "request: a stop string is empty or not UTF-8\n  allowed: UTF-8 text");
+    }
+  }
+  return CheckLength(limits, request);
+}
+
+}  // namespace quire

@@ -1,0 +1,99 @@
+#include "runtime/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/status.h"
+
+namespace quire {
+
+void Scheduler::Add(Sequence* sequence) { waiting_.push_back(sequence); }
+
+absl::Status Scheduler::Fork(Sequence* sequence, Sequence* fork) {
+  QUIRE_ASSIGN_OR_RETURN(fork->cache, cache_->Fork(*sequence->cache));
+  const auto place = std::find(running_.begin(), running_.end(), sequence);
+  running_.insert(place + 1, fork);
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Remove(Sequence* sequence) {
+  waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), sequence), waiting_.end());
+  running_.erase(std::remove(running_.begin(), running_.end(), sequence), running_.end());
+  if (!sequence->cache.has_value()) return absl::OkStatus();
+  return cache_->Release(*std::exchange(sequence->cache, std::nullopt));
+}
+
+absl::Status Scheduler::Preempt(Sequence* sequence) {
+  QUIRE_RETURN_IF_ERROR(Remove(sequence));
+  sequence->computed = 0;
+  waiting_.push_front(sequence);
+  step_.erase(std::remove_if(step_.begin(), step_.end(),
+                             [&](const ScheduledRows& rows) { return rows.sequence == sequence; }),
+              step_.end());
+  ++preemptions_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Scheduler::MakeRoom(Sequence* sequence, int32_t rows) {
+  while (cache_->PagesToExtend(*sequence->cache, rows) > cache_->available_pages()) {
+    Sequence* latest = running_.back();
+    QUIRE_RETURN_IF_ERROR(Preempt(latest));
+    if (latest == sequence) return false;
+  }
+  QUIRE_RETURN_IF_ERROR(cache_->Extend(*sequence->cache, rows));
+  return true;
+}
+
+bool Scheduler::CanAdmit(const Sequence& sequence) const {
+  if (running_.empty()) return true;
+  int64_t sequences = 1 + sequence.forks_due;
+  // Beside the pages that are due, one for each sequence: the next that its output will take.
+  int64_t pages = sequences;
+  for (const Sequence* other : running_) {
+    sequences += 1 + other->forks_due;
+    pages += cache_->PagesToExtend(*other->cache, other->tokens_due()) + 1 + other->forks_due;
+  }
+  if (sequences > options_.max_sequences) return false;
+  KvCache::Prefix prefix;
+  if (options_.reuse_prefixes) prefix = cache_->FindPrefix(sequence.ids);
+  pages += cache_->PagesFor(static_cast<int64_t>(sequence.ids.size())) -
+           cache_->PagesFor(prefix.tokens) + prefix.kept_pages;
+  return pages <= cache_->available_pages();
+}
+
+absl::Status Scheduler::Admit() {
+  Sequence* sequence = waiting_.front();
+  waiting_.pop_front();
+  sequence->cache =
+      options_.reuse_prefixes ? cache_->CreateWithPrefix(sequence->ids) : cache_->Create();
+  sequence->computed = cache_->tokens(*sequence->cache);
+  running_.push_back(sequence);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ScheduledRows>> Scheduler::Next() {
+  step_.clear();
+  int32_t budget = options_.step_tokens;
+  const auto take = [&](Sequence* sequence) -> absl::Status {
+    int32_t rows = std::min(sequence->tokens_due(), budget);
+    if (options_.chunk_tokens > 0) rows = std::min(rows, options_.chunk_tokens);
+    QUIRE_ASSIGN_OR_RETURN(const bool has_room, MakeRoom(sequence, rows));
+    if (!has_room) return absl::OkStatus();
+    step_.push_back({sequence, rows});
+    budget -= rows;
+    return absl::OkStatus();
+  };
+  for (const bool decodes : {true, false}) {
+    // Preemption shortens running_ from its end, never before the sequence at hand.
+    for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
+      if ((running_[i]->tokens_due() == 1) == decodes) QUIRE_RETURN_IF_ERROR(take(running_[i]));
+    }
+  }
+  while (budget > 0 && !waiting_.empty() && CanAdmit(*waiting_.front())) {
+    QUIRE_RETURN_IF_ERROR(Admit());
+    QUIRE_RETURN_IF_ERROR(take(running_.back()));
+  }
+  return std::move(step_);
+}
+
+}  // namespace quire
