@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records rotary frequencies and ALiBi slopes of the transformers package.
 
-Usage: make_rope_fixture.py > rope_fixture.txt, and make_rope_fixture.py --alibi > alibi_fixture.txt
+Usage: make_rope_fixture.py > rope_fixture.txt; make_rope_fixture.py --alibi > alibi_fixture.txt
 
 A line of the rope fixture:  head size | attributes of the rope op | position | cos/sin factor | frequencies
 A line of the ALiBi fixture: heads | slopes
@@ -42,6 +42,12 @@ CASES = [
     # beta_fast and beta_slow fall on one pair: the ramp has no width.
     (16, 4096, dict(YARN, rope_theta=1e4, factor=2.0, beta_fast=1.0, beta_slow=1.0, truncate=False),
      "theta=10000, scaling=yarn, scale_factor=2, original_tokens=256, beta_fast=1, truncate=0", [2, 33]),
+    # The same on a whole pair, the first.
+    (16, 64, dict(YARN, rope_theta=1e4, factor=2.0, original_max_position_embeddings=6),
+     "theta=10000, scaling=yarn, scale_factor=2, original_tokens=6", [2, 33]),
+    # The ramp would begin before the first pair.
+    (32, 256, dict(YARN, rope_theta=1e4, factor=4.0, original_max_position_embeddings=64),
+     "theta=10000, scaling=yarn, scale_factor=4, original_tokens=64", [2, 33]),
 ]
 
 

@@ -97,7 +97,7 @@ TEST(ReferenceRopeTest, FrequenciesAreThoseOfTransformers) {
       EXPECT_NEAR((*got)[i + pairs], magnitude * std::sin(angle), bound) << "pair " << i;
     }
   }
-  EXPECT_EQ(lines, 25);
+  EXPECT_EQ(lines, 29);
 }
 
 }  // namespace
