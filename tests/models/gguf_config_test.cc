@@ -102,6 +102,7 @@ TEST(GgufConfigTest, OptionalKeysAreHonoured) {
       .F32("llama.rope.freq_base", 500000.0f)
       .U32("llama.vocab_size", 10)
       .U32("llama.expert_count", 0)
+      .F32("llama.logit_scale", 0.0f)
       .Str("llama.tensor_data_layout", "Meta AI original pth")
       .U32("tokenizer.ggml.bos_token_id", 1)
       .U32("tokenizer.ggml.eos_token_id", 2);
