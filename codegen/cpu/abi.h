@@ -31,6 +31,21 @@ using LinearEntry = void (*)(const void* x, const void* weight, const float* bia
                              const float* residual, float* y, int64_t row_begin, int64_t row_end,
                              int64_t strip_begin, int64_t strip_end);
 
+// row: operands are the spec's inputs (arguments, then KV layers), then its outputs. `scratch`
+// holds CpuKernel::scratch_bytes for the calling thread.
+struct RowStep {
+  // Where each row's token goes in a KV layer, for kernels that append.
+  const int64_t* page_offset;  // bytes of its page from the layer's first
+  const int64_t* slot;         // token in the page
+  int64_t page_tokens;
+};
+using RowEntry = void (*)(void* const* operands, const RowStep* step, void* scratch,
+                          int64_t row_begin, int64_t row_end);
+
+// A layer of a KV page: K [Hkv, D, page_tokens], then V [Hkv, page_tokens, Dv]. Tokens lie
+// innermost in K, so that a vector holds one column of 16 keys. The operand of a kv_append of
+// slot v points at V.
+
 // Entry names.
 inline constexpr char kQuantizeEntry[] = "quantize";
 inline constexpr char kMergeEntry[] = "merge";

@@ -4,7 +4,7 @@
 
 namespace quire {
 
-absl::StatusOr<std::string> EmitKernel(const KernelSpec& spec, const Isa& isa) {
+absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa) {
   if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
     if (linear->layout != WeightLayout::kRows16) {
       return absl::UnimplementedError(
@@ -12,6 +12,7 @@ absl::StatusOr<std::string> EmitKernel(const KernelSpec& spec, const Isa& isa) {
     }
     return IsBlockType(linear->weight) ? EmitQuantLinear(*linear, isa) : EmitFloatLinear(*linear);
   }
+  if (const auto* row = std::get_if<RowSpec>(&spec)) return EmitRows(*row);
   return absl::UnimplementedError(absl::StrCat("cpu: no kernel for ", SpecText(spec)));
 }
 

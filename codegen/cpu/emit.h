@@ -13,11 +13,16 @@
 
 namespace quire {
 
-absl::StatusOr<std::string> EmitKernel(const KernelSpec& spec, const Isa& isa);
+struct EmittedKernel {
+  std::string ir;
+  int64_t scratch_bytes = 0;  // that each call needs
+};
+absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa);
 
 // Families.
-std::string EmitQuantLinear(const LinearSpec& spec, const Isa& isa);
-std::string EmitFloatLinear(const LinearSpec& spec);
+EmittedKernel EmitQuantLinear(const LinearSpec& spec, const Isa& isa);
+EmittedKernel EmitFloatLinear(const LinearSpec& spec);
+absl::StatusOr<EmittedKernel> EmitRows(const RowSpec& spec);
 
 }  // namespace quire
 

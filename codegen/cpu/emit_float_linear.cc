@@ -9,6 +9,7 @@
 #include "codegen/cpu/abi.h"
 #include "codegen/cpu/emit.h"
 #include "codegen/cpu/emit_linear.h"
+#include "codegen/cpu/emit_math.h"
 #include "codegen/cpu/packed_format.h"
 
 namespace quire {
@@ -86,7 +87,7 @@ class FloatLinear {
       const V at = w_.At(base, w_.Mul(k, I64(width * element_bytes_)));
       for (int v = 0; v < vectors; ++v) {
         weights.push_back(
-            LoadAsF32(w_, spec_.weight, w_.At(at, v * kPackLanes * element_bytes_), kPackLanes));
+            EmitLoad(w_, spec_.weight, w_.At(at, v * kPackLanes * element_bytes_), kPackLanes));
       }
       const V xk = w_.At(x, w_.Mul(k, I64(4)));
       for (int r = 0; r < height; ++r) {
@@ -126,6 +127,6 @@ class FloatLinear {
 
 }  // namespace
 
-std::string EmitFloatLinear(const LinearSpec& spec) { return FloatLinear(spec).Emit(); }
+EmittedKernel EmitFloatLinear(const LinearSpec& spec) { return {FloatLinear(spec).Emit()}; }
 
 }  // namespace quire

@@ -64,18 +64,4 @@ void StoreOutputs(LlvmWriter& w, const LinearSpec& spec, const LinearParameters&
   }
 }
 
-V LoadAsF32(LlvmWriter& w, DType dtype, const V& pointer, int lanes) {
-  const std::string f32 = VectorOf(lanes, "float"), i32 = VectorOf(lanes, "i32");
-  switch (dtype) {
-    case DType::kF16:
-      return w.Convert("fpext", w.Load(VectorOf(lanes, "half"), pointer, 2), f32);
-    case DType::kBF16: {
-      const V wide = w.Convert("zext", w.Load(VectorOf(lanes, "i16"), pointer, 2), i32);
-      return w.Bitcast(w.Binary("shl", wide, w.SplatConstant(I32(16), lanes)), f32);
-    }
-    default:
-      return w.Load(f32, pointer, 4);
-  }
-}
-
 }  // namespace quire

@@ -29,9 +29,6 @@ void ForRowTiles(LlvmWriter& w, const LlvmValue& begin, const LlvmValue& end,
 void StoreOutputs(LlvmWriter& w, const LinearSpec& spec, const LinearParameters& p,
                   const LlvmValue& sums, const LlvmValue& row, const LlvmValue& column, int lanes);
 
-// Widens 16 weights of a float dtype to f32.
-LlvmValue LoadAsF32(LlvmWriter& w, DType dtype, const LlvmValue& pointer, int lanes);
-
 }  // namespace quire
 
 #endif  // QUIRE_CODEGEN_CPU_EMIT_LINEAR_H_

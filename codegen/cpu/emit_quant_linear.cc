@@ -12,6 +12,7 @@
 
 #include "codegen/cpu/abi.h"
 #include "codegen/cpu/emit.h"
+#include "codegen/cpu/emit_blocks.h"
 #include "codegen/cpu/emit_dot.h"
 #include "codegen/cpu/emit_linear.h"
 #include "codegen/cpu/packed_format.h"
@@ -26,25 +27,6 @@ constexpr char kFloats[] = "<16 x float>";
 const std::vector<int> kTileHeights = {8, 4, 2, 1};
 // How far ahead of the block at hand weights are asked for, when one row walks through memory.
 constexpr int kPrefetchBytes = 2048;
-
-V Splat4(LlvmWriter& w, uint8_t byte) {
-  return w.SplatConstant(I32(static_cast<int32_t>(byte * 0x01010101u)), kPackLanes);
-}
-
-V Shift(LlvmWriter& w, const V& x, int left) {
-  if (left == 0) return x;
-  return left > 0 ? w.Binary("shl", x, w.SplatConstant(I32(left), kPackLanes))
-                  : w.Binary("lshr", x, w.SplatConstant(I32(-left), kPackLanes));
-}
-
-V LoadF16(LlvmWriter& w, const V& pointer) {
-  return w.Convert("fpext", w.Load("<16 x half>", pointer, 2), kFloats);
-}
-
-V LoadByteScale(LlvmWriter& w, const V& pointer, bool is_signed) {
-  const V wide = w.Convert(is_signed ? "sext" : "zext", w.Load("<16 x i8>", pointer, 1), kBytes);
-  return w.Convert("sitofp", wide, kFloats);
-}
 
 class QuantLinear {
  public:
@@ -84,21 +66,19 @@ class QuantLinear {
     const LlvmWriter::Var weights = w_.NewVar(group);
     const LlvmWriter::Var activations =
         w_.NewVar(w_.At(p_.x, w_.Mul(row, I64(activation_row_bytes()))));
-    const auto block = [&](const V& d, const V& dmin) {
+    const auto block = [&](const BlockHeader& header) {
       const V now = w_.Get(weights);
       if (height == 1) Ask(now);
-      Block(now, w_.Get(activations), d, dmin, sums);
+      Block(now, w_.Get(activations), header, sums);
       w_.Set(weights, w_.At(now, format_.block_bytes()));
       w_.Set(activations, w_.At(w_.Get(activations), sizeof(ActivationBlock)));
     };
     const int64_t supers = spec_.k / (kPackColumns * format_.blocks());
     w_.For(I64(0), I64(supers), 1, [&](const V&) {
-      if (!format_.super) return block({}, {});
-      const V header = w_.Get(weights);
-      const V d = LoadF16(w_, header);
-      const V dmin = format_.minimum ? LoadF16(w_, w_.At(header, 32)) : V{};
-      w_.Set(weights, w_.At(header, format_.header_bytes()));
-      w_.For(I64(0), I64(format_.blocks()), 1, [&](const V&) { block(d, dmin); });
+      const BlockHeader header = EmitHeader(w_, format_, w_.Get(weights), kPackLanes);
+      w_.Set(weights, w_.At(w_.Get(weights), format_.header_bytes()));
+      if (!format_.super) return block(header);
+      w_.For(I64(0), I64(format_.blocks()), 1, [&](const V&) { block(header); });
     });
     for (int r = 0; r < height; ++r) {
       StoreOutputs(w_, spec_, p_, w_.Get(sums[static_cast<size_t>(r)]), w_.Add(row, I64(r)),
@@ -112,50 +92,12 @@ class QuantLinear {
     }
   }
 
-  // The bytes u of column groups 4g .. 4g+3.
-  std::vector<V> UnpackBytes(const V& block) {
-    std::vector<V> u;
-    for (int j = 0; j < format_.low_bits; ++j) {
-      u.push_back(w_.Load(kBytes, w_.At(block, format_.low_at() + 64 * j), 1));
-    }
-    if (format_.low_bits == 8) return u;
-    for (int j = 0; j < 4; ++j) {
-      u.push_back(w_.Binary("and", Shift(w_, u[static_cast<size_t>(j)], -4), Splat4(w_, 15)));
-    }
-    for (int j = 0; j < 4; ++j) {
-      u[static_cast<size_t>(j)] = w_.Binary("and", u[static_cast<size_t>(j)], Splat4(w_, 15));
-    }
-    if (format_.high_bits == 0) return u;
-    std::vector<V> high;
-    for (int h = 0; h < format_.high_bits; ++h) {
-      high.push_back(w_.Load(kBytes, w_.At(block, format_.high_at() + 64 * h), 1));
-    }
-    for (int g = 0; g < 8; ++g) {
-      // The bits of group g, moved to bit 4.
-      const int from = format_.high_bits == 1 ? g : g % 4 * 2;
-      const V& plane = high[format_.high_bits == 1 ? 0 : static_cast<size_t>(g / 4)];
-      const V bits = w_.Binary("and", Shift(w_, plane, 4 - from),
-                               Splat4(w_, format_.high_bits == 1 ? 0x10 : 0x30));
-      u[static_cast<size_t>(g)] = w_.Binary("or", u[static_cast<size_t>(g)], bits);
-    }
-    return u;
-  }
-
-  void Block(const V& block, const V& activations, const V& d, const V& dmin,
+  void Block(const V& block, const V& activations, const BlockHeader& header,
              const std::vector<LlvmWriter::Var>& sums) {
-    std::vector<V> scales;
-    for (int unit = 0; unit < format_.scale_units; ++unit) {
-      scales.push_back(format_.super ? w_.FMul(d, LoadByteScale(w_, w_.At(block, unit * kPackLanes),
-                                                                spec_.weight == DType::kQ6_K))
-                                     : LoadF16(w_, block));
-    }
+    const std::vector<V> scales = EmitScales(w_, format_, block, header, kPackLanes);
     V minimum;
-    if (format_.minimum) {
-      const V at = w_.At(block, format_.scale_bytes());
-      minimum =
-          format_.super ? w_.FMul(w_.FNeg(dmin), LoadByteScale(w_, at, false)) : LoadF16(w_, at);
-    }
-    const std::vector<V> u = UnpackBytes(block);
+    if (format_.minimum) minimum = EmitMinimum(w_, format_, block, header, kPackLanes);
+    const std::vector<V> u = EmitUnpack(w_, format_, block, kPackLanes);
     const int groups = 8 / format_.scale_units;
     for (size_t r = 0; r < sums.size(); ++r) {
       const V x = w_.At(activations, static_cast<int64_t>(r) * activation_row_bytes());
@@ -238,8 +180,8 @@ class QuantLinear {
 
 }  // namespace
 
-std::string EmitQuantLinear(const LinearSpec& spec, const Isa& isa) {
-  return QuantLinear(spec, isa).Emit();
+EmittedKernel EmitQuantLinear(const LinearSpec& spec, const Isa& isa) {
+  return {QuantLinear(spec, isa).Emit()};
 }
 
 }  // namespace quire

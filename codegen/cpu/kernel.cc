@@ -34,12 +34,13 @@ absl::StatusOr<const CpuKernel*> KernelBuilder::Build(absl::string_view spec) {
 absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view text) {
   auto kernel = std::make_unique<CpuKernel>();
   QUIRE_ASSIGN_OR_RETURN(kernel->spec, ParseSpec(text));
-  QUIRE_ASSIGN_OR_RETURN(const std::string ir, EmitKernel(kernel->spec, isa_));
+  QUIRE_ASSIGN_OR_RETURN(const EmittedKernel emitted, EmitKernel(kernel->spec, isa_));
+  kernel->scratch_bytes = emitted.scratch_bytes;
   // The IR stands for the spec and for this version of the emitters.
-  const std::string key = absl::StrCat(CompilerVersion(), "\n", isa_.Key(), "\n", ir);
+  const std::string key = absl::StrCat(CompilerVersion(), "\n", isa_.Key(), "\n", emitted.ir);
   std::optional<std::string> object = cache_.Find(key);
   if (!object.has_value()) {
-    QUIRE_ASSIGN_OR_RETURN(object, CompileObject(ir, isa_));
+    QUIRE_ASSIGN_OR_RETURN(object, CompileObject(emitted.ir, isa_));
     ++compiled_;
     cache_.Publish(key, *object).IgnoreError();
   }

@@ -22,8 +22,9 @@ namespace quire {
 struct CpuKernel {
   KernelSpec spec;
   void* main = nullptr;
-  void* quantize = nullptr;  // linear with block-quantised weights
-  void* merge = nullptr;     // attention
+  void* quantize = nullptr;   // linear with block-quantised weights
+  void* merge = nullptr;      // attention
+  int64_t scratch_bytes = 0;  // of one call
 };
 
 class KernelBuilder {

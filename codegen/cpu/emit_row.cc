@@ -1,0 +1,285 @@
+#include "codegen/cpu/emit_row.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/cpu/abi.h"
+#include "ir/status.h"
+#include "ir/text.h"
+
+namespace quire {
+namespace {
+
+using V = LlvmValue;
+
+bool HasLetter(const Type& type) { return type.rank() > 0 && type.extents[0].is_letter(); }
+
+bool IsPointwise(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kAdd:
+    case OpKind::kMul:
+    case OpKind::kScale:
+    case OpKind::kSoftcap:
+    case OpKind::kSilu:
+    case OpKind::kGelu:
+    case OpKind::kRelu:
+    case OpKind::kTanh:
+    case OpKind::kSigmoid:
+    case OpKind::kCast:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The extents that a View covers: of a weight all, of a value with rows all but the first.
+std::vector<int64_t> ViewExtents(const Type& type) {
+  std::vector<int64_t> extents;
+  for (size_t i = HasLetter(type) ? 1 : 0; i < type.extents.size(); ++i) {
+    extents.push_back(type.extents[i].value());
+  }
+  return extents;
+}
+
+absl::Status Refuse(const Op& op, absl::string_view what) {
+  return absl::UnimplementedError(
+      absl::StrCat("cpu: row kernel: %", op.name, ": ", op.def().mnemonic, ": ", what));
+}
+
+}  // namespace
+
+std::vector<int64_t> InnerExtents(const Type& type) { return ViewExtents(type); }
+
+std::vector<int64_t> DenseStrides(const std::vector<int64_t>& extents) {
+  std::vector<int64_t> strides(extents.size(), 1);
+  for (size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
+int64_t CountOf(const std::vector<int64_t>& extents) {
+  int64_t count = 1;
+  for (int64_t extent : extents) count *= extent;
+  return count;
+}
+
+absl::Status RowEmitter::Check() const {
+  for (const auto& arg : func_.args()) {
+    for (size_t i = 1; i < arg->type.extents.size(); ++i) {
+      if (arg->type.extents[i].is_letter()) return Refuse(*arg, "a letter after the first extent");
+    }
+  }
+  for (const auto& op : func_.ops()) {
+    const Type& type = op->Is(OpKind::kKvAppend) ? op->operand(0)->type : op->type;
+    if (!HasLetter(type) || type.extents[0].letter() != rows_) {
+      return Refuse(*op, absl::StrCat(type.ToString(), " is not one row of ", std::string(1, rows_),
+                                      " rows"));
+    }
+    for (size_t i = 1; i < type.extents.size(); ++i) {
+      if (type.extents[i].is_letter()) return Refuse(*op, "a letter after the first extent");
+    }
+    const bool joins_rows =
+        (op->Is(OpKind::kConcat) || op->Is(OpKind::kSlice)) && op->Int(AttrKind::kAxis) == 0;
+    if (joins_rows) return Refuse(*op, "axis=0 is the rows");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EmittedKernel> RowEmitter::Emit() {
+  if (func_.returns().empty() || !HasLetter(func_.returns()[0]->type)) {
+    return absl::UnimplementedError("cpu: row kernel: no value with rows is returned");
+  }
+  rows_ = func_.returns()[0]->type.extents[0].letter();
+  QUIRE_RETURN_IF_ERROR(Check());
+  users_ = func_.Users();
+  const V begin{"i64", "%row_begin"}, end{"i64", "%row_end"};
+  w_.BeginFunction(kMainEntry, {operands_, step_, scratch_, begin, end});
+  size_t operand = 0;
+  const auto next_pointer = [&] {
+    return w_.Load("ptr", w_.At(operands_, static_cast<int64_t>(8 * operand++)), 8);
+  };
+  for (const auto& arg : func_.args()) pointers_[arg.get()] = next_pointer();
+  for (const auto& op : func_.ops()) {
+    if (op->Is(OpKind::kKvAppend)) pointers_[op.get()] = next_pointer();
+  }
+  for (const Op* value : func_.returns()) {
+    first_return_.try_emplace(value, returns_.size());
+    returns_.push_back(next_pointer());
+  }
+  absl::Status status;
+  w_.For(begin, end, 1, [&](const V& row) {
+    row_ = row;
+    BindArguments();
+    for (const auto& op : func_.ops()) {
+      if (status.ok()) status = EmitOp(*op);
+    }
+    if (status.ok()) EmitReturns();
+  });
+  QUIRE_RETURN_IF_ERROR(status);
+  w_.EndFunction();
+  return EmittedKernel{w_.Finish(), scratch_bytes_};
+}
+
+void RowEmitter::BindArguments() {
+  for (const auto& arg : func_.args()) {
+    // Block types are read by embed alone, and rows of another letter by take alone.
+    const Type& type = arg->type;
+    if (IsBlockType(type.dtype) || (HasLetter(type) && type.extents[0].letter() != rows_)) continue;
+    const std::vector<int64_t> extents = ViewExtents(type);
+    View view{pointers_.at(arg.get()), type.dtype, 0, DenseStrides(extents)};
+    if (HasLetter(type)) {
+      view.base = w_.At(view.base, w_.Mul(row_, I64(RowBytes(type.dtype, CountOf(extents)))));
+    }
+    views_[arg.get()] = view;
+  }
+}
+
+bool RowEmitter::IsLazy(const Op& op) const {
+  auto users = users_.find(&op);
+  return IsPointwise(op) && first_return_.find(&op) == first_return_.end() &&
+         users != users_.end() && users->second.size() == 1 && IsPointwise(*users->second[0]) &&
+         users->second[0]->type.extents == op.type.extents;
+}
+
+View RowEmitter::NewPlace(const Op& op) {
+  const std::vector<int64_t> extents = ViewExtents(op.type);
+  View place{{}, DType::kF32, 0, DenseStrides(extents)};
+  const int64_t bytes = 4 * CountOf(extents);
+  owned_.insert(&op);
+  auto output = first_return_.find(&op);
+  if (output != first_return_.end()) {
+    place.base = w_.At(returns_[output->second], w_.Mul(row_, I64(bytes)));
+  } else {
+    place.base = w_.At(scratch_, scratch_bytes_);
+    scratch_bytes_ += (bytes + 63) / 64 * 64;
+  }
+  return place;
+}
+
+const View& RowEmitter::Materialised(const Op& op) {
+  auto it = views_.find(&op);
+  if (it != views_.end()) return it->second;
+  const View place = NewPlace(op);
+  Elementwise(op, place);
+  return views_[&op] = place;
+}
+
+absl::Status RowEmitter::EmitOp(const Op& op) {
+  if (IsPointwise(op)) {
+    if (!IsLazy(op)) Materialised(op);
+    return absl::OkStatus();
+  }
+  switch (op.kind) {
+    case OpKind::kReshape:
+      Reshape(op);
+      return absl::OkStatus();
+    case OpKind::kSlice:
+      Slice(op);
+      return absl::OkStatus();
+    case OpKind::kConcat:
+      Concat(op);
+      return absl::OkStatus();
+    case OpKind::kExpandHeads:
+      ExpandHeads(op);
+      return absl::OkStatus();
+    case OpKind::kTake:
+      return Take(op);
+    case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+      Norm(op);
+      return absl::OkStatus();
+    case OpKind::kRope:
+      Rope(op);
+      return absl::OkStatus();
+    case OpKind::kEmbed:
+      Embed(op);
+      return absl::OkStatus();
+    case OpKind::kKvAppend:
+      KvAppend(op);
+      return absl::OkStatus();
+    default:
+      return Refuse(op, "no row kernel computes this op");
+  }
+}
+
+void RowEmitter::Reshape(const Op& op) {
+  const Op& x = *op.operand(0);
+  const std::vector<int64_t> from = ViewExtents(x.type), to = ViewExtents(op.type);
+  View view = Materialised(x);
+  if (view.strides != DenseStrides(from)) {
+    View dense = NewPlace(op);
+    dense.strides = DenseStrides(from);
+    Copy(view, dense, from);
+    view = dense;
+  }
+  view.strides = DenseStrides(to);
+  views_[&op] = view;
+}
+
+void RowEmitter::Slice(const Op& op) {
+  View view = Materialised(*op.operand(0));
+  const size_t axis = static_cast<size_t>(op.Int(AttrKind::kAxis)) - 1;
+  view.offset += op.Int(AttrKind::kBegin) * view.strides[axis];
+  views_[&op] = view;
+}
+
+void RowEmitter::Concat(const Op& op) {
+  const View place = NewPlace(op);
+  View part = place;
+  const size_t axis = static_cast<size_t>(op.Int(AttrKind::kAxis)) - 1;
+  for (const Op* operand : op.operands) {
+    const std::vector<int64_t> extents = ViewExtents(operand->type);
+    Copy(Materialised(*operand), part, extents);
+    part.offset += extents[axis] * part.strides[axis];
+  }
+  views_[&op] = place;
+}
+
+void RowEmitter::ExpandHeads(const Op& op) {
+  const std::vector<int64_t> extents = ViewExtents(op.operand(0)->type);
+  const int64_t heads = extents[0], group = op.Int(AttrKind::kGroup);
+  View from = Materialised(*op.operand(0));
+  const View place = NewPlace(op);
+  const bool interleave = op.Text(AttrKind::kOrder) == "interleave";
+  const std::vector<int64_t> dims = interleave ? std::vector<int64_t>{heads, group, extents[1]}
+                                               : std::vector<int64_t>{group, heads, extents[1]};
+  from.strides.insert(from.strides.begin() + (interleave ? 1 : 0), 0);
+  View to = place;
+  to.strides = DenseStrides(dims);
+  Copy(from, to, dims);
+  views_[&op] = place;
+}
+
+absl::Status RowEmitter::Take(const Op& op) {
+  const Op& x = *op.operand(0);
+  if (!x.Is(OpKind::kArg)) return Refuse(op, "takes rows of a value of the same kernel");
+  const std::vector<int64_t> extents = ViewExtents(op.type);
+  const V number = w_.Load("i32", Address(views_.at(op.operand(1)), {}, I64(0)), 4);
+  const V bytes =
+      w_.Mul(w_.Convert("sext", number, "i64"), I64(RowBytes(x.type.dtype, CountOf(extents))));
+  views_[&op] = {w_.At(pointers_.at(&x), bytes), x.type.dtype, 0, DenseStrides(extents)};
+  return absl::OkStatus();
+}
+
+void RowEmitter::EmitReturns() {
+  for (size_t i = 0; i < func_.returns().size(); ++i) {
+    const Op& value = *func_.returns()[i];
+    const std::vector<int64_t> extents = ViewExtents(value.type);
+    const View& view = Materialised(value);
+    const View output{w_.At(returns_[i], w_.Mul(row_, I64(4 * CountOf(extents)))), DType::kF32, 0,
+                      DenseStrides(extents)};
+    // A view (an argument, a slice), or a value returned a second time.
+    const bool is_in_place = owned_.find(&value) != owned_.end() && first_return_.at(&value) == i;
+    if (!is_in_place) Copy(view, output, extents);
+  }
+}
+
+absl::StatusOr<EmittedKernel> EmitRows(const RowSpec& spec) {
+  QUIRE_ASSIGN_OR_RETURN(const Module module, Parse(spec.func, "kernel spec"));
+  if (module.funcs.size() != 1) {
+    return absl::InvalidArgumentError("kernel spec: a row kernel is one function");
+  }
+  return RowEmitter(*module.funcs[0]).Emit();
+}
+
+}  // namespace quire
