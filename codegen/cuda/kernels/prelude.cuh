@@ -1,0 +1,191 @@
+// What every kernel starts with: element types, and one function for each PTX instruction used.
+//
+// No toolkit header is included, so that a compilation stays short and the text is all there is.
+// Arithmetic is written as PTX where its bits matter: the compiler's options (flush to zero, fused
+// multiply-add) do not reach it.
+//
+// Architectures: sm_80 and later. Dependent launch exists from sm_90 and is nothing before it.
+#ifndef QUIRE_PRELUDE_CUH_
+#define QUIRE_PRELUDE_CUH_
+
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned;
+using int64_t = long;
+using uint64_t = unsigned long;
+
+#define DEVICE __device__ __forceinline__
+
+constexpr int kWarpThreads = 32;
+
+// ---- bits and f32 arithmetic, each rounded to nearest even, subnormals kept
+
+DEVICE float FromBits(uint32_t bits) { return __uint_as_float(bits); }
+DEVICE uint32_t Bits(float x) { return __float_as_uint(x); }
+
+DEVICE float Add(float a, float b) {
+  float sum;
+  asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+  return sum;
+}
+DEVICE float Mul(float a, float b) {
+  float product;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
+  return product;
+}
+DEVICE float Fma(float a, float b, float c) {
+  float sum;
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
+  return sum;
+}
+// 2^x within 2 ulp; exact for an integer x that gives a normal number.
+DEVICE float Exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+DEVICE float Reciprocal(float x) {
+  float inverse;
+  asm("rcp.rn.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
+}
+
+// ---- 16-bit elements. A struct each, so that one is never taken for the other.
+
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+using F32 = float;
+
+DEVICE float ToFloat(F32 x) { return x; }
+DEVICE float ToFloat(Bf16 x) { return FromBits(static_cast<uint32_t>(x.bits) << 16); }
+DEVICE float ToFloat(F16 x) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+  return value;
+}
+
+// Two f32 rounded to nearest even into one word, `low` in its low half.
+template <typename T>
+DEVICE uint32_t Pack(float low, float high);
+template <>
+DEVICE uint32_t Pack<Bf16>(float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+template <>
+DEVICE uint32_t Pack<F16>(float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
+template <typename T>
+DEVICE T FromFloat(float x) {
+  return T{static_cast<uint16_t>(Pack<T>(x, 0.0f))};
+}
+template <>
+DEVICE F32 FromFloat<F32>(float x) {
+  return x;
+}
+
+// ---- shared memory
+
+// The dynamic shared memory of the block, 1024-byte aligned.
+DEVICE uint8_t* SharedMemory() {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  return memory;
+}
+DEVICE uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+struct alignas(16) Words4 {
+  uint32_t x, y, z, w;
+};
+
+// ---- tensor cores
+
+// d += a . b for one 16 x 8 tile and 16 k, the only step that kernels sum with: 16 k at once and
+// two times 8 k give different bits. Lane 4g+t holds d rows g, g+8, columns 2t, 2t+1.
+template <typename T>
+DEVICE void Mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <>
+DEVICE void Mma<Bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+DEVICE void Mma<F16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l%8 of matrix l/8, and
+// receives of each matrix row lane/4 the elements 2(lane%4) and the next.
+DEVICE void LoadMatrices(uint32_t (&words)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+
+// ---- asynchronous copies, complete in the order of their groups
+
+// 16 bytes to shared memory through L2 only: `bytes` (0 or 16) from `from`, zeros for the rest.
+// Without a cache policy on purpose: ptxas 13.0 assembles one together with a uniform shared
+// address into an instruction that faults.
+DEVICE void CopyAsync(uint32_t to, const void* from, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most `kPending` of this thread's newest groups are in flight.
+template <int kPending>
+DEVICE void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// ---- programmatic dependent launch
+
+// Before this, only memory that no kernel of the stream writes may be read, and none written.
+DEVICE void WaitForPriorGrid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+DEVICE void AllowNextGrid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// ---- warps and blocks
+
+DEVICE void SyncWarp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+DEVICE void SyncBlock() { asm volatile("barrier.sync 0;" ::: "memory"); }
+DEVICE float ShuffleXor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+DEVICE uint32_t Shuffle(uint32_t x, int lane) { return __shfl_sync(~0u, x, lane); }
+
+#endif  // QUIRE_PRELUDE_CUH_
