@@ -11,7 +11,7 @@
 namespace quire {
 
 absl::Span<const Family> AllFamilies() {
-  static const Family kFamilies[] = {
+  static const Family families[] = {
       {"bloom", "transformer.", BloomNames(), ReadBloom},
       {"gemma3_text", "model.", Gemma3Names(), ReadGemma3},
       {"gpt2", "transformer.", Gpt2Names(), ReadGpt2},
@@ -21,7 +21,7 @@ absl::Span<const Family> AllFamilies() {
       {"qwen2", "model.", LlamaNames(), ReadQwen2},
       {"qwen3", "model.", LlamaNames(), ReadQwen3},
   };
-  return kFamilies;
+  return families;
 }
 
 absl::StatusOr<const Family*> FindFamily(absl::string_view model_type, absl::string_view file) {

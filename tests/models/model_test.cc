@@ -12,7 +12,6 @@ namespace {
 
 using testing::BuildFrom;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::Stored;
 using testing::TempDir;
 using testing::TestTensor;
