@@ -42,6 +42,32 @@ struct RowStep {
 using RowEntry = void (*)(void* const* operands, const RowStep* step, void* scratch,
                           int64_t row_begin, int64_t row_end);
 
+// attention: a context is cut into splits of kSplitTokens at absolute positions. A split's maximum,
+// sum and outputs are computed from scratch and splits are merged in ascending order, so it does
+// not matter who computes which split.
+inline constexpr int64_t kSplitTokens = 256;
+
+// Work on the queries of one KV head in one sequence. Query i is of row i / group, head
+// kv_head * group + i % group.
+struct AttentionItem {
+  const int32_t* pages;    // block table; only pages with tokens that the queries see are read
+  int64_t page_bytes;      // from one page of the layer to the next
+  int64_t first_row;       // of the sequence in the step
+  int64_t rows;            // of the sequence in the step
+  int64_t context_tokens;  // its last row stands at context_tokens - 1
+  int64_t kv_head;
+  int64_t query_begin, query_end;
+  int64_t split_begin, split_end;
+  // Null when the item has all splits of its queries: outputs go to y. Otherwise sums of its one
+  // split go here, for "merge": [queries, dv + 2], a query's outputs, maximum and sum.
+  float* partial;
+};
+// `layer`: the layer's place in page 0 of the pool. `scratch` as for rows.
+using AttentionEntry = void (*)(const float* q, const void* layer, float* y,
+                                const AttentionItem* item, void* scratch);
+// Merges partial [splits, queries, dv + 2] of the item's splits into y.
+using MergeEntry = void (*)(float* y, const AttentionItem* item, void* scratch);
+
 // A layer of a KV page: K [Hkv, D, page_tokens], then V [Hkv, page_tokens, Dv]. Tokens lie
 // innermost in K, so that a vector holds one column of 16 keys. The operand of a kv_append of
 // slot v points at V.

@@ -12,8 +12,8 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
     }
     return IsBlockType(linear->weight) ? EmitQuantLinear(*linear, isa) : EmitFloatLinear(*linear);
   }
-  if (const auto* row = std::get_if<RowSpec>(&spec)) return EmitRows(*row);
-  return absl::UnimplementedError(absl::StrCat("cpu: no kernel for ", SpecText(spec)));
+  if (const auto* attention = std::get_if<AttentionSpec>(&spec)) return EmitAttention(*attention);
+  return EmitRows(std::get<RowSpec>(spec));
 }
 
 }  // namespace quire

@@ -22,6 +22,7 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
 // Families.
 EmittedKernel EmitQuantLinear(const LinearSpec& spec, const Isa& isa);
 EmittedKernel EmitFloatLinear(const LinearSpec& spec);
+EmittedKernel EmitAttention(const AttentionSpec& spec);
 absl::StatusOr<EmittedKernel> EmitRows(const RowSpec& spec);
 
 }  // namespace quire
