@@ -8,18 +8,13 @@
 #include "absl/strings/match.h"
 #include "codegen/spec.h"
 #include "gtest/gtest.h"
-#include "ir/reference/interpreter.h"
 #include "models/import/checkpoint.h"
 #include "models/model.h"
 #include "tests/compiler/compile_helpers.h"
-#include "tests/random_tensor.h"
+#include "tests/compiler/equivalence.h"
 
 namespace quire {
 namespace {
-
-using reference::Inputs;
-using reference::KvState;
-using reference::Tensor;
 
 std::vector<std::string> Families() {
   std::vector<std::string> names;
@@ -40,60 +35,27 @@ class FamiliesTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(model.ok()) << model.status();
     module_ = std::move(model->module);
     vocab_ = model->vocab_size;
+    tensors_ = testing::TensorsOf(module_);
     Target target;
     target.kv_dtype = DType::kF32;
     absl::StatusOr<CompiledTarget> compiled =
-        CompileTarget(module_, target, CompileOptions{}, testing::TensorsOf(module_));
+        CompileTarget(module_, target, CompileOptions{}, tensors_);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     compiled_ = *std::move(compiled);
   }
 
-  // Tokens [begin, end) of a fixed random sequence.
-  Inputs Tokens(int64_t begin, int64_t end) const {
-    const Tensor all = testing::RandomIds("ids", 64, vocab_);
-    Tensor ids = testing::Positions(begin, end - begin);
-    for (double& id : ids.values) id = all.values[static_cast<size_t>(id)];
-    Inputs inputs;
-    inputs.args = {{"ids", ids}, {"pos", testing::Positions(begin, end - begin)}};
-    inputs.weights = testing::RandomWeights();
-    return inputs;
-  }
-
   Module module_;
+  TensorTable tensors_;
   int64_t vocab_ = 0;
   CompiledTarget compiled_;
 };
 
-TEST_P(FamiliesTest, ChunksOverTheCacheEqualTheWholeSequence) {
-  constexpr int64_t kTokens = 11;
-  auto whole = reference::Interpret(*module_.funcs[0], Tokens(0, kTokens));
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  KvState kv;
-  const std::vector<std::pair<int64_t, std::vector<int64_t>>> chunks = {
-      {5, {4, 1}}, {1, {0}}, {4, {0, 1, 2, 3}}, {1, {0}}};  // tokens, rows with logits
-  int64_t begin = 0;
-  for (const auto& [tokens, rows] : chunks) {
-    Inputs inputs = Tokens(begin, begin + tokens);
-    Tensor picked = testing::Positions(0, static_cast<int64_t>(rows.size()));
-    for (size_t r = 0; r < rows.size(); ++r) picked.values[r] = static_cast<double>(rows[r]);
-    inputs.args["rows"] = picked;
-    inputs.kv = &kv;
-    auto logits = reference::Interpret(*compiled_.lowered.funcs[0], inputs);
-    ASSERT_TRUE(logits.ok()) << logits.status();
-    for (size_t r = 0; r < rows.size(); ++r) {
-      const double* wanted = (*whole)[0].row(begin + rows[r]);
-      const double* got = (*logits)[0].row(static_cast<int64_t>(r));
-      double largest = 0;
-      for (int64_t v = 0; v < vocab_; ++v) largest = std::max(largest, std::abs(wanted[v]));
-      for (int64_t v = 0; v < vocab_; ++v) {
-        // The cache rounds K and V to f32 once: one part in 2^24 of each score and of each sum,
-        // over a few layers.
-        ASSERT_NEAR(got[v], wanted[v], largest * 1e-5) << "token " << begin + rows[r];
-      }
-    }
-    begin += tokens;
-  }
-  EXPECT_EQ(kv.tokens, kTokens);
+TEST_P(FamiliesTest, LoweredIrOverTheCacheEqualsTheDefinition) {
+  testing::ExpectLoweredIrEqualsDefinition(*module_.funcs[0], *compiled_.lowered.funcs[0], vocab_);
+}
+
+TEST_P(FamiliesTest, PlanEqualsTheDefinition) {
+  testing::ExpectPlanEqualsDefinition(*module_.funcs[0], compiled_.target, tensors_, vocab_);
 }
 
 TEST_P(FamiliesTest, EveryAttentionIsRecognisedAndNoHeadIsRepeated) {

@@ -1,0 +1,106 @@
+// Compares what passes and lowering made of a definition with the definition, in double precision.
+#ifndef QUIRE_TESTS_COMPILER_EQUIVALENCE_H_
+#define QUIRE_TESTS_COMPILER_EQUIVALENCE_H_
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "ir/reference/interpreter.h"
+#include "tests/compiler/compile_helpers.h"
+#include "tests/compiler/plan_executor.h"
+#include "tests/random_tensor.h"
+
+namespace quire::testing {
+
+// Tokens of a step, and which of its rows get logits.
+using Chunk = std::pair<int64_t, std::vector<int64_t>>;
+
+inline std::vector<Chunk> RaggedChunks() {
+  return {{5, {4, 1}}, {1, {0}}, {4, {0, 1, 2, 3}}, {1, {0}}};
+}
+
+// Both sides compute in double, in another order. A path from ids to a logit adds fewer than 2^14
+// terms in these small models; values stay within a few times the largest logit.
+inline double DoubleBound(double largest) { return std::max(largest, 1.0) * 0x1p-53 * 0x1p14; }
+
+// Tokens [begin, begin + count) of one fixed sequence of ids below `vocabulary`.
+inline reference::Inputs TokenInputs(int64_t vocabulary, int64_t begin, int64_t count) {
+  const reference::Tensor all = RandomIds("ids", 64, vocabulary);
+  reference::Inputs inputs;
+  reference::Tensor ids = Positions(begin, count);
+  for (double& id : ids.values) id = all.values[static_cast<size_t>(id)];
+  inputs.args = {{"ids", ids}, {"pos", Positions(begin, count)}};
+  inputs.weights = RandomWeights();
+  return inputs;
+}
+
+inline reference::Tensor RowsOf(const Chunk& chunk) {
+  reference::Tensor rows = Positions(0, static_cast<int64_t>(chunk.second.size()));
+  for (size_t r = 0; r < chunk.second.size(); ++r) {
+    rows.values[r] = static_cast<double>(chunk.second[r]);
+  }
+  return rows;
+}
+
+// `step` computes logits [R,V] of a chunk that begins at token `begin`; they must be those of the
+// definition over all tokens at once.
+template <typename Step>
+void ExpectStepsEqualTheWhole(const Func& definition, int64_t vocabulary, const Step& step) {
+  int64_t tokens = 0;
+  for (const Chunk& chunk : RaggedChunks()) tokens += chunk.first;
+  auto whole = reference::Interpret(definition, TokenInputs(vocabulary, 0, tokens));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  int64_t begin = 0;
+  for (const Chunk& chunk : RaggedChunks()) {
+    absl::StatusOr<reference::Tensor> logits = step(begin, chunk);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    ASSERT_EQ(logits->extents, (std::vector<int64_t>{static_cast<int64_t>(chunk.second.size()),
+                                                     (*whole)[0].last()}));
+    for (size_t r = 0; r < chunk.second.size(); ++r) {
+      const int64_t row = begin + chunk.second[r];
+      const double* wanted = (*whole)[0].row(row);
+      const double* got = logits->row(static_cast<int64_t>(r));
+      double largest = 0;
+      for (int64_t v = 0; v < logits->last(); ++v) {
+        largest = std::max(largest, std::abs(wanted[v]));
+      }
+      for (int64_t v = 0; v < logits->last(); ++v) {
+        ASSERT_NEAR(got[v], wanted[v], DoubleBound(largest)) << "token " << row << " logit " << v;
+      }
+    }
+    begin += chunk.first;
+  }
+}
+
+// The lowered IR, interpreted over a cache.
+inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Func& lowered,
+                                            int64_t vocabulary) {
+  reference::KvState kv;
+  ExpectStepsEqualTheWhole(
+      definition, vocabulary,
+      [&](int64_t begin, const Chunk& chunk) -> absl::StatusOr<reference::Tensor> {
+        reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
+        inputs.args["rows"] = RowsOf(chunk);
+        inputs.kv = &kv;
+        QUIRE_ASSIGN_OR_RETURN(auto results, reference::Interpret(lowered, inputs));
+        return results[0];
+      });
+}
+
+// The plan's launches, over one arena and KV layers.
+inline void ExpectPlanEqualsDefinition(const Func& definition, const plan::TargetT& target,
+                                       const TensorTable& tensors, int64_t vocabulary) {
+  PlanExecutor executor(target, tensors, RandomWeights());
+  ExpectStepsEqualTheWhole(definition, vocabulary, [&](int64_t begin, const Chunk& chunk) {
+    reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
+    return executor.Step({inputs.args["ids"], inputs.args["pos"], RowsOf(chunk)});
+  });
+}
+
+}  // namespace quire::testing
+
+#endif  // QUIRE_TESTS_COMPILER_EQUIVALENCE_H_
