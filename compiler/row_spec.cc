@@ -42,15 +42,16 @@ bool HasRowKernel(const Op& op) {
   }
 }
 
-absl::Status Refuse(const Op& op) {
+absl::Status Refuse(const Op& op, absl::string_view where = "") {
   std::string allowed = "linear, attention";
   for (const OpDef& def : AllOps()) {
     Op probe;
     probe.kind = def.kind;
     if (HasRowKernel(probe)) absl::StrAppend(&allowed, ", ", def.mnemonic);
   }
-  return WithLine(absl::UnimplementedError(Describe(op, "no kernel computes this op")), "allowed",
-                  allowed);
+  return WithLine(
+      absl::UnimplementedError(Describe(op, absl::StrCat("no kernel computes this op", where))),
+      "allowed", allowed);
 }
 
 // Builds the canonical function.
@@ -156,6 +157,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
   std::vector<const Op*> computed;  // all but changes of shape
   for (const Op* op : ops) {
     if (!HasRowKernel(*op)) return Refuse(*op);
+    if (!HasLetters(op->type)) return Refuse(*op, " on weights alone");
     if (Storage(op) == op) computed.push_back(op);
   }
   RowWriter writer(own, slots);
@@ -163,8 +165,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
     for (const Op* operand : op->operands) {
       const bool is_weight = slots.Contains(operand);
       if (!is_weight && !HasLetters(operand->type)) {
-        return absl::UnimplementedError(
-            Describe(*operand, "is computed from weights alone, which no kernel does"));
+        return Refuse(*operand, " on weights alone");
       }
       if (is_weight && slots.LayoutOf(operand) != WeightLayout::kRows && !op->Is(OpKind::kEmbed)) {
         return absl::UnimplementedError(Describe(

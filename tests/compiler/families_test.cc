@@ -28,8 +28,9 @@ std::vector<std::string> Families() {
 class FamiliesTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    absl::StatusOr<Checkpoint> checkpoint =
-        OpenCheckpoint(absl::StrCat(QUIRE_TESTDATA "/parity/fixtures/", GetParam()));
+    std::filesystem::path path = QUIRE_TESTDATA "/parity/fixtures/" + GetParam();
+    if (std::filesystem::exists(path / "model.gguf")) path /= "model.gguf";
+    absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(path.string());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     absl::StatusOr<ModelDef> model = BuildModel(*checkpoint);
     ASSERT_TRUE(model.ok()) << model.status();

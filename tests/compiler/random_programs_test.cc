@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kSeeds = 60;
+constexpr uint64_t kSeeds = 40;
 
 Module RandomModule(uint64_t seed) {
   testing::ProgramOptions options;
@@ -44,7 +44,7 @@ Target F32Target() {
 // Results of the whole function before and after, under the same inputs.
 void ExpectSameMeaning(const Func& before, const Func& after, const reference::Inputs& inputs) {
   auto wanted = reference::Interpret(before, inputs);
-  if (!wanted.ok()) return;  // the inputs do not suit, such as an empty extent
+  if (!wanted.ok()) return;  // such as values over the limit
   auto got = reference::Interpret(after, inputs);
   ASSERT_TRUE(got.ok()) << got.status() << Print(after);
   ASSERT_EQ(got->size(), wanted->size());
@@ -120,7 +120,7 @@ TEST(RandomProgramsTest, APlanWithoutOptionalPassesMeansTheSame) {
 // contract, which would be INTERNAL.
 TEST(RandomProgramsTest, PassesSurviveAnyFunction) {
   int changed = 0;
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
     SCOPED_TRACE(seed);
     Module module;
     module.funcs.push_back(testing::RandomOps(seed, 24));
@@ -135,8 +135,9 @@ TEST(RandomProgramsTest, PassesSurviveAnyFunction) {
       // These two change which rows a step gets and returns.
       if (pass.run == &CacheKv || pass.run == &NarrowOutputs) continue;
       const Bindings bindings = {{'T', 3}, {'C', 5}, {'S', 4}, {'R', 2}};
-      ExpectSameMeaning(*module.funcs[0], *edited.funcs[0],
-                        testing::RandomInputs(*module.funcs[0], seed, bindings));
+      reference::Inputs inputs = testing::RandomInputs(*module.funcs[0], seed, bindings);
+      inputs.max_live_elements = 1 << 14;
+      ExpectSameMeaning(*module.funcs[0], *edited.funcs[0], inputs);
       if (HasFatalFailure()) return;
     }
   }
