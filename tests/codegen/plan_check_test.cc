@@ -1,0 +1,135 @@
+#include "codegen/plan_check.h"
+
+#include <functional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ir/plan_check.h"
+#include "tests/ir/plan_fixture.h"
+
+namespace quire {
+namespace {
+
+using plan::Operand, plan::OperandKind;
+using ::quire::testing::TinyPlan;
+using ::testing::HasSubstr;
+
+struct Damage {
+  const char* name;
+  std::function<void(plan::PlanT&)> apply;
+  const char* message;
+};
+
+plan::TargetT& Target(plan::PlanT& p) { return *p.targets[0]; }
+plan::LaunchT& Launch(plan::PlanT& p, size_t i) { return *p.targets[0]->programs[0]->launches[i]; }
+
+void SetSpec(plan::PlanT& p, size_t kernel, std::string spec) {
+  Target(p).kernels[kernel]->spec = std::move(spec);
+}
+
+const Damage kDamages[] = {
+    {"Layout", [](auto& p) { Target(p).weights[0]->layout = std::string("columns"); },
+     "weights[0]"},
+    {"Spec", [](auto& p) { SetSpec(p, 2, "conv"); }, "kernels[2]"},
+    {"RowText", [](auto& p) { SetSpec(p, 0, "row func @row("); }, "kernels[0]"},
+    {"TwoFunctions",
+     [](auto& p) {
+       Target(p).kernels[0]->spec +=
+           "\nfunc @two(%x: f32[T,4]) {\n  %y = relu %x : f32[T,4]\n  return %y\n}";
+     },
+     "one function"},
+    {"LinearInputs", [](auto& p) { Launch(p, 2).inputs.pop_back(); }, "1 inputs and 1 outputs"},
+    {"LinearSize",
+     [](auto& p) { SetSpec(p, 2, "linear n=12 k=32 w=f32 bias=0 residual=0 layout=rows"); },
+     "y is f32[R,16], its kernel takes f32[R,32]"},
+    {"LinearLayout",
+     [](auto& p) { SetSpec(p, 2, "linear n=12 k=16 w=f32 bias=0 residual=0 layout=rows16"); },
+     "head is f32[12,16] in rows, its kernel takes f32[12,16] in rows16"},
+    {"LinearRows", [](auto& p) { Launch(p, 2).rows[0] = 'T'; }, "its kernel takes f32[T,16]"},
+    {"LinearResidual",
+     [](auto& p) {
+       SetSpec(p, 2, "linear n=12 k=16 w=f32 bias=0 residual=1 layout=rows");
+       Launch(p, 2).inputs.push_back(Operand(OperandKind::Buffer, 1));
+     },
+     "y is f32[R,16], its kernel takes f32[R,12]"},
+    {"LinearBias",
+     [](auto& p) {
+       SetSpec(p, 2, "linear n=12 k=16 w=f32 bias=1 residual=0 layout=rows");
+       Launch(p, 2).inputs.push_back(Operand(OperandKind::Weight, 0));
+     },
+     "its kernel takes f32[12] in rows"},
+    {"WeightAsRows", [](auto& p) { Launch(p, 2).inputs[0] = Operand(OperandKind::Weight, 0); },
+     "neither argument nor buffer"},
+    {"RowArgument", [](auto& p) { Launch(p, 1).inputs[1] = Operand(OperandKind::Argument, 1); },
+     "pos is i32[T,1], its kernel takes i32[R,1]"},
+    {"RowOutput", [](auto& p) { Launch(p, 1).outputs[0] = Operand(OperandKind::Buffer, 2); },
+     "logits is f32[R,12], its kernel takes f32[R,16]"},
+    {"RowWeight", [](auto& p) { Launch(p, 0).inputs[1] = Operand(OperandKind::Buffer, 0); },
+     "not a weight"},
+    {"EmbedTooSmall", [](auto& p) { p.model->vocabulary = 13; }, "a table of 12 rows"},
+    {"EmbedPositions", [](auto& p) { Launch(p, 0).inputs[0] = Operand(OperandKind::Argument, 1); },
+     "too small for pos up to 63"},
+    {"AttentionLayer",
+     [](auto& p) {
+       SetSpec(p, 1,
+               "attention hq=2 hkv=2 d=8 dv=8 kv=f16 page=16 mask=causal window=0 scale=1 cap=0 "
+               "alibi=0");
+       Launch(p, 1).rows[0] = 'T';
+     },
+     "not a KV layer"},
+    {"AttentionPages",
+     [](auto& p) {
+       SetSpec(p, 1,
+               "attention hq=2 hkv=2 d=8 dv=8 kv=f16 page=8 mask=causal window=0 scale=1 cap=0 "
+               "alibi=0");
+     },
+     "other pages"},
+};
+
+TEST(KernelCheckTest, FixturePasses) {
+  const plan::PlanT plan = TinyPlan();
+  const absl::Status status = CheckKernels(*plan.targets[0], *plan.model);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(KernelCheckTest, EveryDamageIsNamed) {
+  for (const Damage& damage : kDamages) {
+    plan::PlanT plan = TinyPlan();
+    damage.apply(plan);
+    const absl::Status status = CheckKernels(*plan.targets[0], *plan.model);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << damage.name;
+    EXPECT_THAT(status.message(), HasSubstr(damage.message)) << damage.name;
+  }
+}
+
+TEST(KernelCheckTest, KvLayersMustFitTheirKernels) {
+  plan::PlanT plan = TinyPlan();
+  plan::TargetT& target = *plan.targets[0];
+  auto layer = std::make_unique<plan::KvLayerT>();
+  layer->heads = 2;
+  layer->k_dim = 8;
+  layer->v_dim = 4;
+  layer->dtype = std::string("f16");
+  target.kv_layers.push_back(std::move(layer));
+  target.kernels.push_back(std::make_unique<plan::KernelT>());
+  SetSpec(plan, 3,
+          "row func @row(%0: f32[T,16]) {\n  %v0 = reshape %0 : f32[T,2,8]\n"
+          "  %v1 = kv_append %v0 {layer=0, slot=k} : f16[C,2,8]\n  return %0\n}");
+  auto& launches = target.programs[0]->launches;
+  launches.push_back(testing::MakeLaunch(
+      "k", 3, "R", {Operand(OperandKind::Buffer, 1), Operand(OperandKind::KvLayer, 0)},
+      {Operand(OperandKind::Buffer, 1)}));
+  ASSERT_TRUE(CheckPlan(plan, {}).ok()) << CheckPlan(plan, {});
+  EXPECT_TRUE(CheckKernels(target, *plan.model).ok()) << CheckKernels(target, *plan.model);
+  target.kv_layers[0]->dtype = std::string("f32");
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("KV layer 0"));
+  target.kv_layers[0]->dtype = std::string("f16");
+  target.kv_layers[0]->k_dim = 16;
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("KV layer 0"));
+  target.kv_layers[0]->k_dim = 8;
+  launches[3]->inputs.pop_back();
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("1 inputs"));
+}
+
+}  // namespace
+}  // namespace quire
