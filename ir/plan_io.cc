@@ -31,6 +31,15 @@ absl::Status LoweredStatus(const plan::PlanT& plan, absl::string_view path) {
                    "\n  fix: quire compile ", path, " -o ", NewName(path)));
 }
 
+// Leaves what says how to lower the targets again, and nothing that could be run.
+void DropLowered(plan::PlanT* plan) {
+  for (const auto& target : plan->targets) {
+    target->kernels.clear();
+    target->weights.clear();
+    target->programs.clear();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<plan::PlanT>> UnpackPlan(absl::Span<const uint8_t> flatbuffer) {
@@ -62,7 +71,7 @@ absl::StatusOr<PlanContents> ReadPlan(absl::Span<const uint8_t> file, absl::stri
     QUIRE_ASSIGN_OR_RETURN(
         contents.plan, UnpackPlan(file.subspan(header.flatbuffer_offset, header.flatbuffer_bytes)));
     contents.lowered_status = LoweredStatus(*contents.plan, name);
-    if (!contents.lowered_status.ok()) contents.plan->targets.clear();
+    if (!contents.lowered_status.ok()) DropLowered(contents.plan.get());
     QUIRE_RETURN_IF_ERROR(WithPrefix(CheckPlan(*contents.plan, contents.sections), "FlatBuffer"));
     return contents;
   };

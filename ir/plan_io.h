@@ -54,7 +54,8 @@ class PlanFile {
 
   const std::string& path() const { return file_.path(); }
   uint64_t file_bytes() const { return file_.file_bytes(); }
-  // Without targets when lowered_status() is not OK: they mean nothing to this build.
+  // When lowered_status() is not OK, targets are without programs, kernels and weights, which mean
+  // nothing to this build.
   const plan::PlanT& plan() const { return *plan_; }
   absl::Span<const PlanSection> sections() const { return sections_; }
 

@@ -187,7 +187,9 @@ TEST(PlanIoTest, AnotherOpTableKeepsTheRestReadable) {
   EXPECT_THAT(file->lowered_status().message(),
               HasSubstr("quire compile " + path + " -o " + dir.File("old.new.qplan")));
   EXPECT_EQ(file->plan().ir, plan.ir);
-  EXPECT_TRUE(file->plan().targets.empty());
+  ASSERT_EQ(file->plan().targets.size(), 1u);
+  EXPECT_EQ(file->plan().targets[0]->page_tokens, 16);
+  EXPECT_TRUE(file->plan().targets[0]->programs.empty());
   EXPECT_EQ(file->Target("cpu").status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
