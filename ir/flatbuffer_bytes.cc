@@ -1,5 +1,7 @@
 #include "ir/flatbuffer_bytes.h"
 
+#include <algorithm>
+
 namespace quire {
 namespace {
 
@@ -57,6 +59,14 @@ class Budget {
   static bool IsStruct(const TypeTable* of) {
     return of != nullptr && of->st == flatbuffers::ST_STRUCT;
   }
+  static uint64_t AlignmentOf(const flatbuffers::TypeCode& code, const TypeTable* of) {
+    if (!IsStruct(of)) return BytesOfScalar(code.base_type);
+    uint64_t alignment = 1;
+    for (size_t i = 0; i < of->num_elems; ++i) {
+      alignment = std::max(alignment, BytesOfScalar(of->type_codes[i].base_type));
+    }
+    return alignment;
+  }
   static uint64_t StructBytes(const TypeTable& of) {
     return static_cast<uint64_t>(of.values[of.num_elems]);
   }
@@ -80,6 +90,9 @@ class Budget {
         reinterpret_cast<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::Table>>*>(data);
     const uint64_t element_bytes = IsStruct(of) ? StructBytes(*of) : BytesOfScalar(code.base_type);
     if (!Spend(sizeof(uoffset_t) + offsets->size() * element_bytes)) return false;
+    if (reinterpret_cast<uintptr_t>(data + sizeof(uoffset_t)) % AlignmentOf(code, of) != 0) {
+      return false;
+    }
     if (IsStruct(of)) return true;
     if (code.base_type == flatbuffers::ET_STRING) {
       const auto* texts =

@@ -1,4 +1,5 @@
-// The bytes that unpacking a FlatBuffer copies.
+// What the verifier of FlatBuffers does not see: how many bytes unpacking copies, and vectors whose
+// elements are not aligned.
 //
 // A well-formed buffer references each of its bytes once. A hostile one may reference one table or
 // string from thousands of places, which costs it four bytes each, and would unpack to gigabytes;
@@ -13,7 +14,8 @@
 
 namespace quire {
 
-// True if the tables, vectors and strings reached from `root` sum up to at most `limit_bytes`.
+// True if the tables, vectors and strings reached from `root` sum up to at most `limit_bytes`, and
+// the elements of every vector are aligned.
 // REQUIRES: the buffer passed the verifier for `type`, which holds no unions and no arrays.
 bool UnpacksWithin(const flatbuffers::Table& root, const flatbuffers::TypeTable& type,
                    uint64_t limit_bytes);

@@ -58,7 +58,8 @@ absl::StatusOr<std::unique_ptr<plan::PlanT>> UnpackPlan(absl::Span<const uint8_t
   const plan::Plan* plan = plan::GetPlan(flatbuffer.data());
   if (!UnpacksWithin(*reinterpret_cast<const flatbuffers::Table*>(plan), *plan::PlanTypeTable(),
                      flatbuffer.size())) {
-    return absl::DataLossError("FlatBuffer: parts of it are referenced more than once");
+    return absl::DataLossError(
+        "FlatBuffer: parts of it are referenced more than once, or not aligned");
   }
   return std::unique_ptr<plan::PlanT>(plan->UnPack());
 }

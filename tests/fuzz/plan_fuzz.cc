@@ -1,7 +1,7 @@
 // Any bytes either are refused, or are a plan whose every reference can be followed.
 //
-// The first byte chooses: 0, the rest is a whole file; otherwise it is the FlatBuffer alone, because
-// the checksums of a file would stop nearly every change to it.
+// The first byte chooses: 0, the rest is a whole file; otherwise it is the FlatBuffer alone,
+// because the checksums of a file would stop nearly every change to it.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
