@@ -1,0 +1,133 @@
+#include "runtime/model.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/plan_check.h"
+#include "ir/plan_io.h"
+#include "ir/status.h"
+#include "runtime/device.h"
+#include "runtime/sampler.h"
+#include "runtime/tokenizer/tokenizer.h"
+#include "runtime/weights.h"
+
+namespace quire {
+namespace {
+
+constexpr absl::string_view kProgram = "step";
+
+// What the plan recommends, as far as it makes sense: a model's author may have written anything.
+SamplingParams RecommendedSampling(const plan::GenerationT& generation, int32_t vocabulary) {
+  SamplingParams sampling;
+  sampling.repetition_penalty = generation.repetition_penalty;
+  if (generation.do_sample) {
+    sampling.temperature = generation.temperature;
+    sampling.top_k = generation.top_k;
+    sampling.top_p = generation.top_p;
+  }
+  return CheckSampling(sampling, vocabulary).ok() ? sampling : SamplingParams();
+}
+
+ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
+  ModelInfo info;
+  info.name = plan.model->name;
+  info.architecture = plan.model->architecture;
+  info.parameters = plan.model->parameters;
+  info.vocabulary = plan.model->vocabulary;
+  info.max_positions = plan.model->max_positions;
+  if (plan.generation != nullptr) {
+    info.bos_id = plan.generation->bos_id;
+    info.eos_ids = plan.generation->eos_ids;
+    info.chat_template = plan.generation->chat_template;
+    info.sampling = RecommendedSampling(*plan.generation, info.vocabulary);
+  }
+  if (tokenizer != nullptr) {
+    info.has_tokenizer = true;
+    if (info.bos_id < 0) info.bos_id = tokenizer->bos_id();
+    if (info.eos_ids.empty() && tokenizer->eos_id() >= 0) info.eos_ids = {tokenizer->eos_id()};
+    if (info.chat_template.empty()) {
+      info.chat_template = std::string(tokenizer->chat_template());
+    }
+  }
+  return info;
+}
+
+absl::Status NoTokenizer() {
+  return absl::FailedPreconditionError("the plan has no tokenizer\n  fix: work with token ids");
+}
+
+}  // namespace
+
+struct Model::Impl {
+  std::shared_ptr<const PlanFile> file;
+  ModelInfo info;
+  int32_t page_tokens = 0;
+  std::optional<Tokenizer> tokenizer;
+  // A program must not outlive its device: destroyed in this order, from the end.
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Program> program;
+};
+
+Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Model::~Model() = default;
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
+                                                   const ModelOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  QUIRE_ASSIGN_OR_RETURN(PlanFile file, OpenPlan(plan_path));
+  impl->file = std::make_shared<const PlanFile>(std::move(file));
+  const plan::PlanT& plan = impl->file->plan();
+  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, impl->file->Target(options.device));
+  QUIRE_RETURN_IF_ERROR(WithPrefix(CheckKernels(*target, *plan.model), plan_path));
+  if (options.verify) QUIRE_RETURN_IF_ERROR(impl->file->VerifySections());
+  impl->page_tokens = target->page_tokens;
+  if (plan.tokenizer != nullptr) {
+    auto tokenizer = Tokenizer::Create(*plan.tokenizer);
+    if (!tokenizer.ok()) {
+      return WithPrefix(tokenizer.status(), absl::StrCat(plan_path, ": tokenizer"));
+    }
+    impl->tokenizer.emplace(std::move(tokenizer).value());
+  }
+  DeviceOptions device_options;
+  device_options.threads = options.threads;
+  device_options.kernel_cache_dir = options.kernel_cache_dir;
+  QUIRE_ASSIGN_OR_RETURN(impl->device, CreateDevice(options.device, device_options));
+  const std::unique_ptr<WeightSource> weights =
+      OpenWeights(impl->file, {.weights_dir = options.weights_dir});
+  QUIRE_ASSIGN_OR_RETURN(impl->program, impl->device->Load(*target, kProgram, *weights));
+  impl->info = InfoOf(plan, impl->tokenizer.has_value() ? &*impl->tokenizer : nullptr);
+  impl->info.device = impl->device->Description();
+  return std::unique_ptr<Model>(new Model(std::move(impl)));
+}
+
+const ModelInfo& Model::info() const { return impl_->info; }
+const plan::PlanT& Model::plan() const { return impl_->file->plan(); }
+Program& Model::program() const { return *impl_->program; }
+const Tokenizer* Model::tokenizer() const {
+  return impl_->tokenizer.has_value() ? &*impl_->tokenizer : nullptr;
+}
+
+absl::StatusOr<std::vector<int32_t>> Model::Encode(absl::string_view text, bool add_special) const {
+  if (!impl_->tokenizer.has_value()) return NoTokenizer();
+  return impl_->tokenizer->Encode(text, {.add_special = add_special});
+}
+
+absl::StatusOr<std::string> Model::Decode(absl::Span<const int32_t> ids, bool skip_special) const {
+  if (!impl_->tokenizer.has_value()) return NoTokenizer();
+  return impl_->tokenizer->Decode(ids, skip_special);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Model::CreateEngine(const EngineOptions& options) const {
+  EngineModel model;
+  model.program = impl_->program.get();
+  model.tokenizer = tokenizer();
+  model.vocabulary = impl_->info.vocabulary;
+  model.max_positions = impl_->info.max_positions;
+  model.page_tokens = impl_->page_tokens;
+  model.eos_ids = impl_->info.eos_ids;
+  return Engine::Create(model, options);
+}
+
+}  // namespace quire

@@ -1,0 +1,85 @@
+// A plan opened on a device: what a program that links the runtime starts from.
+//
+//   auto model = quire::Model::Open("story.qplan");
+//   auto engine = (*model)->CreateEngine();
+//   (*engine)->Submit({.text = "Once upon a time"});
+//   (*engine)->Run([](const quire::TokenEvent& event) { std::cout << event.text; });
+//
+// Errors:  Open: those of ir/plan_io.h and runtime/weights.h; UNAVAILABLE when the device is not
+// here. Threads: a Model is immutable. Its engines share one program: one of them steps at a time.
+// Owner:   a model must outlive its engines.
+#ifndef QUIRE_RUNTIME_MODEL_H_
+#define QUIRE_RUNTIME_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/engine.h"
+#include "runtime/sampling.h"
+
+namespace quire {
+
+namespace plan {
+struct PlanT;
+}
+
+struct ModelOptions {
+  std::string device = "cpu";
+  int threads = 0;               // 0: the number of cores this process may use
+  std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
+                                 // ~/.cache/quire; "none": no cache
+  std::string weights_dir;       // "": where the plan says
+  bool verify = false;           // read the packed weights and compare their checksums
+};
+
+struct ModelInfo {
+  std::string name;
+  std::string architecture;
+  uint64_t parameters = 0;
+  int32_t vocabulary = 0;
+  int64_t max_positions = 0;  // 0: any
+  int32_t bos_id = -1;
+  std::vector<int32_t> eos_ids;
+  std::string chat_template;
+  std::string device;  // "cpu: AMD EPYC, avx512-vnni, 2 threads"
+  bool has_tokenizer = false;
+  // What the model's author recommends; greedy when nothing is.
+  SamplingParams sampling;
+};
+
+class Model {
+ public:
+  static absl::StatusOr<std::unique_ptr<Model>> Open(absl::string_view plan_path,
+                                                     const ModelOptions& options = {});
+  ~Model();
+
+  const ModelInfo& info() const;
+
+  // FAILED_PRECONDITION when the plan has no tokenizer.
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
+                                              bool add_special = true) const;
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special = true) const;
+
+  absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options = {}) const;
+
+  // For tools of this build: ir/plan_generated.h has the type, tokenizer() is null without one.
+  const plan::PlanT& plan() const;
+  const Tokenizer* tokenizer() const;
+  Program& program() const;
+
+ private:
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_MODEL_H_
