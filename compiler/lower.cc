@@ -34,7 +34,13 @@ absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op) {
     return absl::UnimplementedError(
         Describe(op, absl::StrCat(type.ToString(), " does not have T or R as its first extent")));
   }
-  absl::StatusOr<int64_t> elements = Product(absl::MakeConstSpan(type.extents).subspan(1));
+  const auto row = absl::MakeConstSpan(type.extents).subspan(1);
+  if (std::any_of(row.begin(), row.end(),
+                  [](const Extent& extent) { return extent.is_letter(); })) {
+    return absl::UnimplementedError(
+        Describe(op, absl::StrCat(type.ToString(), " has a letter behind its first extent")));
+  }
+  const absl::StatusOr<int64_t> elements = Product(row);
   if (!elements.ok() || *elements > (int64_t{1} << 56)) {
     return absl::UnimplementedError(Describe(op, absl::StrCat(type.ToString(), " is too large")));
   }

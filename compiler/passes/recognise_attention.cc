@@ -11,8 +11,7 @@
 //   - the chain from the scores to the softmax holds another op, or one twice, or scale or softcap
 //     after alibi or the mask, or scale after softcap;
 //   - the products are not batched over a fixed number of heads with fixed head sizes;
-//   - scale is not in the range of attention's attribute;
-//   - cap or alibi_max is 0, which on attention says that there is none.
+//   - scale is not in the range of attention's attribute.
 // Saves the T x C scores, which are never written to memory.
 #include <optional>
 #include <string>
@@ -72,7 +71,6 @@ const Op* MatchScores(const Op* softmax, Pattern* pattern) {
         if (reached > kMask) return decline(op, "stands before the scale or the softcap");
         biased = true;
         pattern->alibi_max = op->Float(AttrKind::kAlibiMax);
-        if (pattern->alibi_max == 0) return decline(op, "has alibi_max=0");
         break;
       case OpKind::kSoftcap:
         if (capped) return decline(op, "stands twice");
@@ -80,7 +78,6 @@ const Op* MatchScores(const Op* softmax, Pattern* pattern) {
         capped = true;
         reached = kCapped;
         pattern->cap = op->Float(AttrKind::kCap);
-        if (pattern->cap == 0) return decline(op, "has cap=0");
         break;
       case OpKind::kScale:
         reached = kScaled;

@@ -35,8 +35,6 @@ recognise-attention %pv: declined: %capped: softcap stands before the scale
 recognise-attention %pv: declined: the scores do not have rank 3
 recognise-attention %pv: declined: the number of heads and the head size are not fixed
 recognise-attention %pv: declined: scale=-1 is out of the range of attention
-recognise-attention %pv: declined: %capped: softcap has cap=0
-recognise-attention %pv: declined: %biased: alibi has alibi_max=0
 )");
 }
 
