@@ -1,0 +1,24 @@
+#include "runtime/device.h"
+
+#include "absl/strings/str_cat.h"
+#include "ir/status.h"
+#ifdef QUIRE_CPU_BACKEND
+#include "runtime/cpu_device.h"
+#endif
+
+namespace quire {
+
+absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
+                                                     const DeviceOptions& options) {
+#ifdef QUIRE_CPU_BACKEND
+  if (name == "cpu") return CreateCpuDevice(options);
+  constexpr absl::string_view kDevices = "cpu";
+#else
+  (void)options;
+  constexpr absl::string_view kDevices = "none: this build has no backend";
+#endif
+  return WithLine(absl::UnavailableError(absl::StrCat("there is no device ", name)), "allowed",
+                  kDevices);
+}
+
+}  // namespace quire
