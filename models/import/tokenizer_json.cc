@@ -13,20 +13,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
+#include "models/import/json.h"
 #include "models/import/tokenizer_json_parts.h"
 
 namespace quire {
 namespace {
-
-using nlohmann::json;
-
-absl::StatusOr<json> Parse(const std::string& text, absl::string_view file) {
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(file, ": not JSON"));
-  if (!value.is_object())
-    return absl::InvalidArgumentError(absl::StrCat(file, ": not a JSON object"));
-  return value;
-}
 
 // The tokenizer under construction, and where its tokens are.
 class Builder {
@@ -210,16 +201,17 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path) {
 
 absl::StatusOr<plan::TokenizerT> ImportTokenizerJson(const HfTokenizerFiles& files) {
   Builder builder;
-  QUIRE_ASSIGN_OR_RETURN(const json root, Parse(files.tokenizer_json, "tokenizer.json"));
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json root,
+                         ParseJsonObject(files.tokenizer_json, "tokenizer.json"));
   QUIRE_RETURN_IF_ERROR(ImportFile(JsonNode(&root, "tokenizer.json: "), &builder));
   if (!files.special_tokens_map_json.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const json map,
-                           Parse(files.special_tokens_map_json, "special_tokens_map.json"));
+    QUIRE_ASSIGN_OR_RETURN(const nlohmann::json map, ParseJsonObject(files.special_tokens_map_json,
+                                                                     "special_tokens_map.json"));
     QUIRE_RETURN_IF_ERROR(ReadNamedTokens(JsonNode(&map, "special_tokens_map.json: "), &builder));
   }
   if (!files.tokenizer_config_json.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const json config,
-                           Parse(files.tokenizer_config_json, "tokenizer_config.json"));
+    QUIRE_ASSIGN_OR_RETURN(const nlohmann::json config,
+                           ParseJsonObject(files.tokenizer_config_json, "tokenizer_config.json"));
     QUIRE_RETURN_IF_ERROR(ImportConfig(JsonNode(&config, "tokenizer_config.json: "), &builder));
   }
   if (!files.chat_template_jinja.empty()) builder.out().chat_template = files.chat_template_jinja;

@@ -32,7 +32,7 @@ class Charsmap : public Normalizer {
   Charsmap(std::vector<Unit> units, std::string replacements)
       : units_(std::move(units)), replacements_(std::move(replacements)) {}
 
-  absl::Status Apply(std::string* text, bool* at_start) const override {
+  absl::Status Apply(std::string* text, bool*) const override {
     UErrorCode code = U_ZERO_ERROR;
     const std::unique_ptr<icu::BreakIterator> graphemes(
         icu::BreakIterator::createCharacterInstance(icu::Locale::getRoot(), code));
@@ -49,7 +49,6 @@ class Charsmap : public Normalizer {
     for (int32_t end = graphemes->next(); end != icu::BreakIterator::DONE;
          end = graphemes->next()) {
       AppendGrapheme(absl::string_view(*text).substr(begin, end - begin), &out);
-      if (begin == 0 && out.empty()) *at_start = false;
       begin = end;
     }
     utext_close(&utext);

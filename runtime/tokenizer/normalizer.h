@@ -17,7 +17,8 @@ class Normalizer {
   virtual ~Normalizer() = default;
 
   // Rewrites `text`, valid UTF-8, in place. Clears `*at_start` if the first character is dropped
-  // and nothing takes its place: what follows did not start the input.
+  // and nothing takes its place: what follows did not start the input. (A charsmap never does, as
+  // in the reference.)
   virtual absl::Status Apply(std::string* text, bool* at_start) const = 0;
 };
 

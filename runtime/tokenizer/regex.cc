@@ -12,10 +12,19 @@
 namespace quire::tokenizer {
 namespace {
 
-// Bounds of one match, so that a hostile pattern ends: backtracking states, and steps in units of
-// about 10,000.
+// Bounds on backtracking, so that a hostile pattern ends: states held at once, and states saved in
+// all. ICU reports every ten thousand of the latter. Patterns of real tokenizers save a few for
+// each byte; two hundred are allowed.
 constexpr int32_t kMaxStackBytes = 8 << 20;
-constexpr int32_t kMaxTime = 10000;
+
+struct Budget {
+  int64_t reports;
+
+  static UBool U_CALLCONV Report(const void* context, int32_t) {
+    auto* budget = static_cast<Budget*>(const_cast<void*>(context));
+    return --budget->reports >= 0;
+  }
+};
 
 icu::UnicodeString ToUtf16(absl::string_view text) {
   return icu::UnicodeString::fromUTF8(
@@ -94,10 +103,11 @@ absl::Status Regex::ForEachMatch(absl::string_view text,
   }
   const icu::UnicodeString utf16 = ToUtf16(text);
   UErrorCode code = U_ZERO_ERROR;
+  Budget budget{100 + static_cast<int64_t>(text.size()) / 50};
   const std::unique_ptr<icu::RegexMatcher> matcher(icu_->pattern->matcher(utf16, code));
   if (matcher != nullptr) {
     matcher->setStackLimit(kMaxStackBytes, code);
-    matcher->setTimeLimit(kMaxTime, code);
+    matcher->setMatchCallback(&Budget::Report, &budget, code);
   }
   OffsetCursor cursor(text);
   int32_t last_end = -1;
