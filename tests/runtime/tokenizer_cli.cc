@@ -17,6 +17,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "ir/status.h"
+#include "models/import/checkpoint.h"
+#include "models/import/tokenizer_checkpoint.h"
 #include "models/import/tokenizer_json.h"
 #include "runtime/tokenizer/tokenizer.h"
 
@@ -32,6 +35,18 @@ int Fail(const absl::Status& status) {
 
 std::string ReadAll(std::istream& in) {
   return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+}
+
+// A tokenizer.json, or a checkpoint.
+absl::StatusOr<quire::plan::TokenizerT> Import(absl::string_view path) {
+  if (absl::EndsWith(path, ".json")) {
+    std::ifstream file{std::string(path), std::ios::binary};
+    return quire::ImportTokenizerJson({ReadAll(file), "", "", ""});
+  }
+  QUIRE_ASSIGN_OR_RETURN(const quire::Checkpoint checkpoint, quire::OpenCheckpoint(path));
+  QUIRE_ASSIGN_OR_RETURN(auto tokenizer, quire::ImportTokenizer(checkpoint));
+  if (tokenizer == nullptr) return absl::NotFoundError("no tokenizer");
+  return *std::move(tokenizer);
 }
 
 int Encode(const Tokenizer& tokenizer, EncodeOptions options) {
@@ -83,15 +98,15 @@ int Bench(const Tokenizer& tokenizer) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::cerr << "usage: tokenizer_cli encode|decode|bench tokenizer.json [--no-parse]\n";
+    std::cerr
+        << "usage: tokenizer_cli encode|decode|bench tokenizer.json|CHECKPOINT [--no-parse]\n";
     return 2;
   }
   EncodeOptions options;
   for (int i = 3; i < argc; ++i) {
     if (absl::string_view(argv[i]) == "--no-parse") options.parse_special = false;
   }
-  std::ifstream file(argv[2], std::ios::binary);
-  const auto data = quire::ImportTokenizerJson({ReadAll(file), "", "", ""});
+  const auto data = Import(argv[2]);
   if (!data.ok()) return Fail(data.status());
   const auto tokenizer = Tokenizer::Create(*data);
   if (!tokenizer.ok()) return Fail(tokenizer.status());

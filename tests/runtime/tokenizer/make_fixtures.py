@@ -1,7 +1,8 @@
 """Trains the small tokenizers and records what the tokenizers package makes of ten thousand lines.
 
 NAME.json is the tokenizer. NAME.expected holds the ids of the first lines, then for each block of lines three
-hashes: of ids, of the text decoded from them, and of the text decoded from random ids.
+hashes: of ids, of the text decoded from them, and of the text decoded from random ids. Training breaks ties by chance,
+so NAME.json may differ from one run to the next, and the two files belong together.
 
     /path/to/python tests/runtime/tokenizer/make_fixtures.py
 """

@@ -15,7 +15,7 @@ import time
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 
 from tokenizer_lines import Lines, replace_invalid
-from tokenizer_variants import DEEPSEEK, GPT4O, SPACE, VARIANTS, byte_level, unigram
+from tokenizer_variants import DEEPSEEK, GPT4O, SPACE, VARIANTS, byte_level, charsmap, unigram
 
 
 def split_variants():
@@ -37,7 +37,8 @@ def split_variants():
                  normalizers.Lowercase(), normalizers.Strip(), normalizers.Strip(False, True),
                  normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
                  normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace("the", "THE"),
-                 normalizers.Replace(Regex("[aeiou]"), ""), normalizers.Prepend("x")]:
+                 normalizers.Replace(Regex("[aeiou]"), ""), normalizers.Prepend("x"), normalizers.Precompiled(charsmap("nmt_nfkc")),
+                 normalizers.Precompiled(charsmap("nfkc_cf"))]:
         yield f"normalizer {norm}", None, norm
 
 

@@ -1,6 +1,10 @@
 """Small tokenizers of every kind that Quire reads, trained on generated lines."""
+import io
 import json
+import os
+import tempfile
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tokenizer_lines import Lines, replace_invalid
@@ -115,7 +119,8 @@ def mistral():
 
 def unigram():
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap()),
+                                                 normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>",
@@ -125,6 +130,50 @@ def unigram():
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>",
                                                              special_tokens=[("</s>", 1)])
     return tokenizer
+
+
+def fields(message):
+    """(number, value) of each length-delimited or varint field of a protobuf message."""
+    def varint(at):
+        value = shift = 0
+        while True:
+            byte = message[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value, at
+    at = 0
+    while at < len(message):
+        key, at = varint(at)
+        if key & 7 == 2:
+            size, at = varint(at)
+            yield key >> 3, message[at:at + size]
+            at += size
+        elif key & 7 == 0:
+            value, at = varint(at)
+            yield key >> 3, value
+        else:
+            at += 4 if key & 7 == 5 else 8
+
+
+# From, to: code points. Ligatures, deletion, a pair of characters, and rules that start alike.
+CHARSMAP_RULES = [("FB01", "66 69"), ("2126", "3A9"), ("41", "61"), ("45 301", "E9"), ("FF21", "41"), ("200B", ""),
+                  ("3000", "20"), ("C5", "E5"), ("212B", "C5"), ("2167", "56 49 49 49"), ("D A", "A"), ("4F60", "6C5D"),
+                  ("1F1E9 1F1EA", "44 45"), ("2014", "2D 2D"), ("301", "")]
+
+
+def charsmap(rule_name=None):
+    """The precompiled map of a SentencePiece model: of CHARSMAP_RULES, or of a named rule."""
+    with tempfile.TemporaryDirectory() as folder:
+        rules = os.path.join(folder, "rules.tsv")
+        with open(rules, "w") as file:
+            file.writelines(f"{a}\t{b}\n" for a, b in CHARSMAP_RULES)
+        kind = {"normalization_rule_name": rule_name} if rule_name else {"normalization_rule_tsv": rules}
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["the quick brown fox jumps over the lazy dog"] * 50), model_writer=model,
+            vocab_size=40, hard_vocab_limit=False, minloglevel=2, **kind)
+    spec = dict(fields(model.getvalue()))[3]
+    return dict(fields(spec))[2]
 
 
 VARIANTS = {"gpt2": gpt2, "llama3": llama3, "qwen2": qwen2, "mixed": mixed, "llama2": llama2, "mistral": mistral,
