@@ -72,10 +72,14 @@ class Grouping {
         // The linear waited for its residual, which may be of a higher level than its input.
         const Op* linear = it->second;
         const int level = std::max(LevelFor(*linear, linear), LevelFor(*op, linear));
-        keys_[linear] = keys_[op] = GroupKey(level, true, i);
+        const GroupKey key(level, true, i);
+        keys_[linear] = key;
+        keys_[op] = key;
       } else if (Storage(op) != op) {
         auto stored = keys_.find(Storage(op));
-        if (stored != keys_.end()) keys_[op] = stored->second;
+        if (stored == keys_.end()) continue;
+        const GroupKey key = stored->second;  // the insertion may move what `stored` points to
+        keys_[op] = key;
       } else if (IsRowOp(*op)) {
         keys_[op] = GroupKey(LevelFor(*op, nullptr), false, static_cast<size_t>(RowsOf(*op)));
       } else {
