@@ -95,6 +95,16 @@ std::vector<std::string> WeightNames(const Module& module) {
   return names;
 }
 
+Target TargetOf(const plan::TargetT& target) {
+  Target lowered_for;
+  lowered_for.name = target.name;
+  lowered_for.page_tokens = target.page_tokens;
+  if (!target.kv_layers.empty()) {
+    lowered_for.kv_dtype = ParseDType(target.kv_layers[0]->dtype).value_or(lowered_for.kv_dtype);
+  }
+  return lowered_for;
+}
+
 absl::Status Relower(plan::PlanT& plan, const CompileOptions& options) {
   absl::StatusOr<Module> module = Parse(plan.ir, "ir");
   if (!module.ok()) {
@@ -103,14 +113,8 @@ absl::Status Relower(plan::PlanT& plan, const CompileOptions& options) {
   }
   std::vector<std::unique_ptr<plan::TargetT>> targets;
   for (const auto& old : plan.targets) {
-    Target target;
-    target.name = old->name;
-    target.page_tokens = old->page_tokens;
-    if (!old->kv_layers.empty()) {
-      target.kv_dtype = ParseDType(old->kv_layers[0]->dtype).value_or(target.kv_dtype);
-    }
     QUIRE_ASSIGN_OR_RETURN(CompiledTarget compiled,
-                           CompileTarget(*module, target, options, plan.tensors));
+                           CompileTarget(*module, TargetOf(*old), options, plan.tensors));
     targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
   }
   plan.targets = std::move(targets);

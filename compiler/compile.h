@@ -40,6 +40,9 @@ absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target&
 // Plan.tensors has to hold.
 std::vector<std::string> WeightNames(const Module& module);
 
+// What `target` of a plan was lowered for.
+Target TargetOf(const plan::TargetT& target);
+
 // Lowers a plan again from its embedded IR, for the targets that it has: `plan.targets` and
 // `plan.op_table_hash` are replaced. DATA_LOSS when the embedded IR is not valid in this build.
 absl::Status Relower(plan::PlanT& plan, const CompileOptions& options);

@@ -14,6 +14,7 @@
 #include "models/import/checkpoint.h"
 #include "models/import/generation.h"
 #include "models/import/gguf_config.h"
+#include "models/import/tokenizer_checkpoint.h"
 
 namespace quire {
 namespace {
@@ -121,6 +122,7 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   plan.ir = Print(model.module);
   QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));
   QUIRE_ASSIGN_OR_RETURN(plan.generation, ImportGeneration(checkpoint));
+  QUIRE_ASSIGN_OR_RETURN(plan.tokenizer, ImportTokenizer(checkpoint));
   clock.Done("tokenizer");
 
   Target target = options.target;

@@ -34,6 +34,7 @@ int FailUsage(const std::string& message);
 // A verb adds its options to `app` and returns what runs it, once the command line is parsed.
 using VerbMain = std::function<int()>;
 VerbMain AddCompileVerb(CLI::App* app);
+VerbMain AddDumpVerb(CLI::App* app);
 
 }  // namespace quire
 

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ir/status.h"
 #include "tools/cli.h"
 
 namespace quire {
@@ -17,6 +20,7 @@ struct Verb {
 
 constexpr Verb kVerbs[] = {
     {"compile", "compile a model directory, a .gguf or a .qir file to a plan", AddCompileVerb},
+    {"dump", "look into a plan, or at the tables of ops and passes", AddDumpVerb},
 };
 
 // --kv_dtype and --kv-dtype are the same flag: '_' in a long flag's name becomes '-'.
@@ -27,6 +31,23 @@ std::string Canonical(std::string arg) {
     if (c == '_') c = '-';
   }
   return arg;
+}
+
+int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) names.push_back(verb.name);
+  const CLI::App* chosen = nullptr;
+  for (const CLI::App* sub : app.get_subcommands()) chosen = sub;
+  if (chosen != nullptr) {
+    return FailUsage(absl::StrCat("quire ", chosen->get_name(), ": ", error.what(),
+                                  "\n  fix: see quire ", chosen->get_name(), " --help"));
+  }
+  const std::string word = argc > 1 ? argv[1] : "";
+  const std::string near = Nearest(word, names);
+  return FailUsage(absl::StrCat(
+      word.empty() ? "quire: no verb" : absl::StrCat("quire: ", word, " is not a verb"),
+      "\n  allowed: ", absl::StrJoin(names, ", "),
+      near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?")));
 }
 
 int Main(int argc, char** argv) {
@@ -44,7 +65,8 @@ int Main(int argc, char** argv) {
   try {
     app.parse(args);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    return FailParse(app, argc, argv, error);
   }
   for (auto& [sub, run] : verbs) {
     if (sub->parsed()) return run();

@@ -28,6 +28,9 @@ def main() -> int:
             for included in INCLUDE.findall(path.read_text()):
                 if included.startswith(OUTSIDE):
                     continue
+                # NVRTC is handed headers in memory, by their bare names.
+                if included.endswith(".cuh") and "/" not in included:
+                    continue
                 top = included.split("/")[0]
                 generated = included.endswith("_generated.h")
                 if "/" not in included or not (generated or (root / included).exists()):

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""What a user gets who hands over a wrong model, plan or request: the place, the key, the value, and what would do."""
+import json
+
+import quire_test
+from checkpoints import llama_config, llama_shapes, write_llama
+from quire_test import FAILURE, MISMATCH, QuireTest, RESOURCE, UNSUPPORTED
+
+
+class ModelTest(QuireTest):
+    def refuse(self, *expected, code=UNSUPPORTED, shapes=None, **changes):
+        """Compiling this configuration fails, says all of `expected`, and writes nothing."""
+        write_llama(self.folder / "model", shapes=shapes, **changes)
+        error = self.error("compile", "model", code=code)
+        for text in expected:
+            self.assertIn(text, error)
+        self.assertEqual(self.files(), ["model"])
+        return error
+
+    def test_unknown_architecture(self):
+        self.refuse("mamba", "config.json", "allowed: ", "llama", "qwen3", shapes={"x": [4]},
+                    model_type="mamba", architectures=["MambaForCausalLM"])
+
+    def test_unknown_rope_type(self):
+        self.refuse("spiral", "allowed: ", "yarn", rope_scaling={"rope_type": "spiral", "factor": 2.0})
+
+    def test_unknown_quantisation(self):
+        self.refuse("quantization_config", quantization_config={"quant_method": "gptq", "bits": 4})
+
+    def test_unknown_key(self):
+        error = self.refuse("logit_twist", "config.json", logit_twist=0.5)
+        self.assertIn("--allow-config-key", error)
+        self.quire("compile", "model", "--allow-config-key=logit_twist")
+
+    def test_unknown_activation(self):
+        self.refuse("hidden_act", "swirl", "allowed: ", hidden_act="swirl")
+
+    def test_heads_that_do_not_divide(self):
+        self.refuse("num_attention_heads", num_attention_heads=3, shapes=llama_shapes(llama_config()))
+
+    def test_missing_key(self):
+        self.refuse("hidden_size", hidden_size=None, shapes=llama_shapes(llama_config()))
+
+    def test_missing_tensor(self):
+        shapes = llama_shapes(llama_config())
+        del shapes["model.layers.0.mlp.up_proj.weight"]
+        self.refuse("model.layers.0.mlp.up_proj.weight", shapes=shapes)
+
+    def test_misshapen_tensor(self):
+        shapes = llama_shapes(llama_config())
+        shapes["model.layers.0.mlp.up_proj.weight"] = [64, 31]
+        self.refuse("model.layers.0.mlp.up_proj.weight", "64,31", "64,32", shapes=shapes)
+
+    def test_truncated_weights(self):
+        folder = write_llama(self.folder / "model")
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1])
+        self.assertIn("model.safetensors", self.error("compile", "model", code=UNSUPPORTED))
+
+    def test_no_model(self):
+        (self.folder / "empty").mkdir()
+        self.assertIn("config.json", self.error("compile", "empty", code=UNSUPPORTED))
+
+    def test_tokenizer_that_is_none(self):
+        folder = write_llama(self.folder / "model")
+        (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": {}}}))
+        error = self.error("compile", "model", code=UNSUPPORTED)
+        self.assertIn("tokenizer.json: model.type", error)
+        self.assertIn("WordPiece", error)
+
+
+class PlanTest(QuireTest):
+    def setUp(self):
+        super().setUp()
+        self.model = write_llama(self.folder / "model")
+        self.quire("compile", "model", "-o", "x.qplan")
+        self.plan = self.folder / "x.qplan"
+
+    def test_not_a_plan(self):
+        self.plan.write_bytes(b"no plan at all, but longer than a header " * 8)
+        self.assertIn("x.qplan", self.error("dump", "x.qplan", code=UNSUPPORTED))
+
+    def test_truncated_plan(self):
+        self.plan.write_bytes(self.plan.read_bytes()[:-100])
+        self.assertIn("x.qplan", self.error("dump", "x.qplan", code=FAILURE))
+
+    def test_flipped_bits(self):
+        good = self.plan.read_bytes()
+        for place in range(0, len(good), len(good) // 97):
+            bad = bytearray(good)
+            bad[place] ^= 0x10
+            self.plan.write_bytes(bad)
+            # The magic and the versions say that it is no plan of this build; all else is corruption.
+            code = UNSUPPORTED if place < 8 else MISMATCH if place < 16 else FAILURE
+            self.error("dump", "x.qplan", code=code)
+
+    def test_weights_that_moved(self):
+        self.model.rename(self.folder / "elsewhere")
+        out, err = self.quire("check", "x.qplan", code=MISMATCH)
+        self.assertRegex(out, r"(?m)^weights +no$")
+        self.assertIn("--weights-dir", err)
+        self.quire("check", "x.qplan", "--weights-dir=elsewhere")
+
+    def test_weights_that_changed(self):
+        with open(self.model / "model.safetensors", "r+b") as file:
+            file.seek(-4, 2)
+            file.write(b"\x00\x01\x02\x03")
+        out, err = self.quire("check", "x.qplan", code=MISMATCH)
+        self.assertIn("not the file that the plan was compiled from", err)
+
+
+class RequestTest(QuireTest):
+    def setUp(self):
+        super().setUp()
+        write_llama(self.folder / "model")
+        self.quire("compile", "model", "-o", "x.qplan")
+
+    def test_prompt_longer_than_memory(self):
+        ids = ",".join(str(i % 48) for i in range(200))
+        out, err = self.quire("run", "x.qplan", "--ids", ids, "--memory=8KiB", code=RESOURCE)
+        self.assertIn("prompt 1: ", err)
+        self.assertIn("memory", err)
+        self.assertEqual(out, "")
+
+    def test_prompt_longer_than_the_model(self):
+        ids = ",".join(str(i % 48) for i in range(300))
+        _, err = self.quire("run", "x.qplan", "--ids", ids, code=UNSUPPORTED)
+        self.assertIn("256", err)
+
+    def test_id_outside_the_vocabulary(self):
+        _, err = self.quire("run", "x.qplan", "--ids", "1,48", code=UNSUPPORTED)
+        self.assertIn("48", err)
+
+    def test_ids_that_are_no_numbers(self):
+        self.assertIn("allowed: ", self.error("run", "x.qplan", "--ids", "1,two", code=UNSUPPORTED))
+
+    def test_text_without_tokenizer(self):
+        _, err = self.quire("run", "x.qplan", "-p", "text", code=UNSUPPORTED)
+        self.assertIn("tokenizer", err)
+
+
+if __name__ == "__main__":
+    quire_test.main()

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Habits of the command line: exit codes, the form of errors, stdout and stderr, what happens to files."""
+import resource
+import signal
+
+import quire_test
+from checkpoints import write_llama
+from quire_test import QuireTest, RESOURCE, UNSUPPORTED, USAGE
+
+VERBS = ("compile", "run", "dump", "check", "verify", "bench")
+
+
+class UsageTest(QuireTest):
+    def test_no_verb(self):
+        self.assertEqual(self.error(code=USAGE), f"error: quire: no verb\n  allowed: {', '.join(VERBS)}\n")
+
+    def test_unknown_verb_has_a_near_one(self):
+        self.assertIn("fix: did you mean compile?", self.error("comple", code=USAGE))
+
+    def test_unknown_flag(self):
+        for verb in VERBS:
+            error = self.error(verb, "x", "--no-such-flag", code=USAGE)
+            self.assertIn("--no-such-flag", error)
+            self.assertIn(f"fix: see quire {verb} --help", error)
+
+    def test_value_out_of_its_set(self):
+        self.assertIn("--kv-dtype", self.error("compile", "x", "--kv-dtype=f8", code=USAGE))
+        self.assertIn("--page-tokens", self.error("compile", "x", "--page-tokens=0", code=USAGE))
+        self.assertIn("--output", self.error("dump", "x", "--output=everything", code=USAGE))
+        self.assertIn("--top-p", self.error("run", "x", "-p", "y", "--top-p=1.5", code=USAGE))
+
+    def test_flags_that_exclude_each_other(self):
+        self.assertIn("--temperature", self.error("run", "x", "-p", "y", "--greedy", "--temperature=1", code=USAGE))
+
+    def test_missing_argument(self):
+        for verb in VERBS:
+            self.error(verb, code=USAGE)
+        self.assertIn("--prompt-file", self.error("run", "x.qplan", code=USAGE))
+
+    def test_help_and_version_are_data(self):
+        out, err = self.quire("--version")
+        self.assertRegex(out, r"^\d+\.\d+\.\d+\n$")
+        self.assertEqual(err, "")
+        for verb in VERBS:
+            out, err = self.quire(verb, "--help")
+            self.assertIn("--help", out)
+            self.assertEqual(err, "")
+
+    def test_underscores_in_flags(self):
+        write_llama(self.folder / "model")
+        self.quire("compile", "model", "--kv_dtype=f16", "--page_tokens", "8")
+        out, _ = self.quire("dump", "model.qplan", "--output=memory")
+        self.assertIn("pages of 8 tokens", out)
+
+
+class FilesTest(QuireTest):
+    def test_compile_writes_beside_no_other_file(self):
+        write_llama(self.folder / "model")
+        out, err = self.quire("compile", "model")
+        self.assertEqual(out, "")
+        self.assertIn("wrote", err)
+        self.assertEqual(self.files(), ["model", "model.qplan"])
+
+    def test_existing_file_is_kept(self):
+        write_llama(self.folder / "model")
+        plan = self.folder / "x.qplan"
+        plan.write_text("mine")
+        error = self.error("compile", "model", "-o", "x.qplan", code=USAGE)
+        self.assertIn("--force", error)
+        self.assertEqual(plan.read_text(), "mine")
+        self.quire("compile", "model", "-o", "x.qplan", "--force")
+        self.assertNotEqual(plan.read_bytes()[:4], b"mine")
+
+    def test_failure_leaves_nothing(self):
+        write_llama(self.folder / "model", num_hidden_layers=2)
+        (self.folder / "model/config.json").write_text("{")
+        self.error("compile", "model", "-o", "x.qplan", code=UNSUPPORTED)
+        self.assertEqual(self.files(), ["model"])
+
+    def test_full_disk_leaves_nothing(self):
+        write_llama(self.folder / "model")
+
+        def limit_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        done = self.quire("compile", "model", "-o", "x.qplan", "--weights=pack", code=RESOURCE,
+                          preexec_fn=limit_files)
+        self.assertIn("x.qplan", done[1])
+        self.assertEqual(self.files(), ["model"])
+
+    def test_no_such_folder(self):
+        write_llama(self.folder / "model")
+        self.assertIn("no/such/x.qplan", self.error("compile", "model", "-o", "no/such/x.qplan", code=UNSUPPORTED))
+
+    def test_missing_plan(self):
+        for verb in ("run", "dump", "check", "verify", "bench"):
+            more = ["-p", "x"] if verb == "run" else []
+            done = self.quire(verb, "no.qplan", *more, code=UNSUPPORTED)
+            self.assertIn("no.qplan", done[1])
+
+
+class OptTest(QuireTest):
+    TEXT = "func @f(%x: f32[T,8]) {\n  %y = silu %x : f32[T,8]\n  return %y\n}\n"
+
+    def test_ir_is_data_and_notes_are_not(self):
+        (self.folder / "f.qir").write_text(self.TEXT)
+        out, err = self.quire("compile", "f.qir", "--emit=ir", "--passes=fuse", "--explain")
+        self.assertIn("silu %x : f32[T,8] @0", out)
+        self.assertIn("fuse @f: changed", err)
+        self.assertEqual(self.files(), ["f.qir"])
+
+    def test_unknown_pass(self):
+        (self.folder / "f.qir").write_text(self.TEXT)
+        error = self.error("compile", "f.qir", "--emit=ir", "--passes=fuze", code=UNSUPPORTED)
+        self.assertIn("fix: did you mean fuse?", error)
+
+    def test_dump_ir_writes_every_phase(self):
+        write_llama(self.folder / "model")
+        self.quire("compile", "model", "--dump-ir=phases")
+        phases = sorted(path.name for path in (self.folder / "phases").iterdir())
+        self.assertEqual(phases[0], "00-input.qir")
+        self.assertIn("01-recognise-attention.qir", phases)
+
+
+if __name__ == "__main__":
+    quire_test.main()

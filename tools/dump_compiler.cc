@@ -1,0 +1,73 @@
+// The outputs that ask the compiler: IR, passes, kernels.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/compile.h"
+#include "compiler/pipeline.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "tools/dump.h"
+#include "tools/kernel_text.h"
+
+namespace quire {
+
+using nlohmann::ordered_json;
+
+absl::StatusOr<Dumped> DumpIr(const PlanFile& file, const DumpOptions& options) {
+  Dumped dumped;
+  if (options.phase == "raised") {
+    dumped.text = file.plan().ir;
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, options));
+    for (const auto& program : target->programs) dumped.text += program->ir;
+  }
+  dumped.json = {{"phase", options.phase}, {"ir", dumped.text}};
+  return dumped;
+}
+
+absl::StatusOr<Dumped> DumpPasses(const PlanFile& file, const DumpOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, options));
+  QUIRE_ASSIGN_OR_RETURN(Module module, Parse(file.plan().ir, "ir"));
+  QUIRE_ASSIGN_OR_RETURN(
+      CompiledTarget compiled,
+      CompileTarget(module, TargetOf(*target), CompileOptions(), file.plan().tensors));
+  Dumped dumped;
+  dumped.text = ExplainText(compiled.reports);
+  dumped.json = ordered_json::array();
+  for (const PassReport& report : compiled.reports) {
+    ordered_json notes = ordered_json::array();
+    for (const PassNote& note : report.notes) {
+      notes.push_back({{"value", note.value}, {"fired", note.fired}, {"text", note.text}});
+    }
+    dumped.json.push_back({{"pass", report.pass},
+                           {"function", report.func},
+                           {"changed", report.changed},
+                           {"ms", report.ms},
+                           {"notes", std::move(notes)}});
+  }
+  return dumped;
+}
+
+absl::StatusOr<Dumped> DumpKernels(const PlanFile& file, const DumpOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, options));
+  std::vector<int64_t> launches(target->kernels.size());
+  for (const auto& program : target->programs) {
+    for (const auto& launch : program->launches) ++launches[launch->kernel];
+  }
+  Dumped dumped;
+  dumped.json = ordered_json::array();
+  for (size_t i = 0; i < target->kernels.size(); ++i) {
+    const std::string& spec = target->kernels[i]->spec;
+    ordered_json kernel = {{"kernel", i}, {"launches", launches[i]}, {"spec", spec}};
+    absl::StrAppend(&dumped.text, i == 0 ? "" : "\n", "// kernel ", i,
+                    ", launches in a step: ", launches[i], "\n", spec, "\n");
+    if (options.emit != "spec") {
+      QUIRE_ASSIGN_OR_RETURN(const std::string code, KernelText(spec, options.emit));
+      absl::StrAppend(&dumped.text, "\n", code);
+      kernel[options.emit] = code;
+    }
+    dumped.json.push_back(std::move(kernel));
+  }
+  return dumped;
+}
+
+}  // namespace quire

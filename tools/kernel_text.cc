@@ -1,0 +1,30 @@
+#include "tools/kernel_text.h"
+
+#ifdef QUIRE_CPU_BACKEND
+#include "codegen/cpu/emit.h"
+#include "codegen/cpu/jit.h"
+#include "codegen/spec.h"
+#include "ir/status.h"
+#endif
+
+namespace quire {
+
+#ifdef QUIRE_CPU_BACKEND
+
+absl::StatusOr<std::string> KernelText(absl::string_view spec, absl::string_view emit) {
+  QUIRE_ASSIGN_OR_RETURN(KernelSpec parsed, ParseSpec(spec));
+  QUIRE_ASSIGN_OR_RETURN(Isa isa, HostIsa());
+  QUIRE_ASSIGN_OR_RETURN(EmittedKernel kernel, EmitKernel(parsed, isa));
+  if (emit == "llvm") return kernel.ir;
+  return CompileAssembly(kernel.ir, isa);
+}
+
+#else
+
+absl::StatusOr<std::string> KernelText(absl::string_view, absl::string_view) {
+  return absl::UnavailableError("this build has no CPU backend (QUIRE_CPU_BACKEND=OFF)");
+}
+
+#endif
+
+}  // namespace quire

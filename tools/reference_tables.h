@@ -1,0 +1,19 @@
+// Tables of README.md, printed from what they describe.
+#ifndef QUIRE_TOOLS_REFERENCE_TABLES_H_
+#define QUIRE_TOOLS_REFERENCE_TABLES_H_
+
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "tools/table.h"
+
+namespace quire {
+
+Table OpTable();
+Table PassTable();
+// Every flag of every verb of `root`.
+Table FlagTable(const CLI::App& root);
+
+}  // namespace quire
+
+#endif  // QUIRE_TOOLS_REFERENCE_TABLES_H_
