@@ -65,6 +65,11 @@ class Fields {
     return absl::OkStatus();
   }
 
+  absl::Status FloatType(absl::string_view key, DType* value) {
+    QUIRE_RETURN_IF_ERROR(Element(key, value));
+    return IsFloat(*value) ? absl::OkStatus() : Bad(key, DTypeText(*value), "f32, f16, bf16");
+  }
+
   absl::StatusOr<absl::string_view> Take(absl::string_view key) {
     auto it = values_.find(key);
     if (it == values_.end()) {
@@ -99,6 +104,8 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Int("n", 1, kMaxExtent, &spec.n));
   QUIRE_RETURN_IF_ERROR(fields.Int("k", 1, kMaxExtent, &spec.k));
   QUIRE_RETURN_IF_ERROR(fields.Element("w", &spec.weight));
+  QUIRE_RETURN_IF_ERROR(fields.FloatType("x", &spec.x));
+  QUIRE_RETURN_IF_ERROR(fields.FloatType("y", &spec.y));
   QUIRE_RETURN_IF_ERROR(fields.Bool("bias", &spec.bias));
   QUIRE_RETURN_IF_ERROR(fields.Bool("residual", &spec.residual));
   QUIRE_ASSIGN_OR_RETURN(absl::string_view layout, fields.Take("layout"));
@@ -118,7 +125,7 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Int("hkv", 1, kMaxHeads, &spec.hkv));
   QUIRE_RETURN_IF_ERROR(fields.Int("d", 1, kMaxHead, &spec.d));
   QUIRE_RETURN_IF_ERROR(fields.Int("dv", 1, kMaxHead, &spec.dv));
-  QUIRE_RETURN_IF_ERROR(fields.Element("kv", &spec.kv));
+  QUIRE_RETURN_IF_ERROR(fields.FloatType("kv", &spec.kv));
   QUIRE_RETURN_IF_ERROR(fields.Int("page", 1, kMaxPageTokens, &spec.page_tokens));
   QUIRE_ASSIGN_OR_RETURN(absl::string_view mask, fields.Take("mask"));
   if (mask != "causal" && mask != "none") return Fields::Bad("mask", mask, "causal, none");
@@ -134,7 +141,6 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   for (auto [key, size] : {std::pair("d", spec.d), std::pair("dv", spec.dv)}) {
     if (size % 8 != 0) return Fields::Bad(key, absl::StrCat(size), "a multiple of 8, 8 .. 512");
   }
-  if (!IsFloat(spec.kv)) return Fields::Bad("kv", DTypeText(spec.kv), "f32, f16, bf16");
   return KernelSpec(spec);
 }
 
@@ -154,6 +160,7 @@ absl::StatusOr<WeightLayout> ParseLayout(absl::string_view text) {
 std::string SpecText(const KernelSpec& spec) {
   if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
     return absl::StrCat("linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
+                        " x=", DTypeText(linear->x), " y=", DTypeText(linear->y),
                         " bias=", linear->bias ? 1 : 0, " residual=", linear->residual ? 1 : 0,
                         " layout=", LayoutText(linear->layout));
   }

@@ -2,14 +2,14 @@
 // name everywhere: cache key, trace, plan and `quire dump`. Every property that changes the
 // arithmetic is in the spec; nothing is a run-time switch.
 //
-//   linear n=960 k=576 w=q4_1 bias=0 residual=0 layout=rows16
+//   linear n=960 k=576 w=q4_1 x=f32 y=f32 bias=0 residual=0 layout=rows16
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
 //   row func @row(%x: f32[T,576], %w: f32[576]) {...}
 //
 // Operands, in the order of a plan's Launch:
-//   linear     inputs: x [rows,k] f32, weight [n,k], bias [n] if bias, residual [rows,n] f32 if
-//   residual
-//              outputs: y [rows,n] f32 = x . w^T (+ bias) (+ residual)
+//   linear     inputs: x [rows,k], weight [n,k], bias [n] f32 if bias, residual [rows,n] of y's
+//   type if residual
+//              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
 //   attention  inputs: q [T,hq,d] f32, the KV layer         outputs: y [T,hq,dv] f32
 //   row        inputs: the function's arguments, then the KV layer of each kv_append in program
 //   order
@@ -42,6 +42,7 @@ struct LinearSpec {
   DType weight = DType::kF32;
   bool bias = false, residual = false;
   WeightLayout layout = WeightLayout::kRows16;
+  DType x = DType::kF32, y = DType::kF32;  // f32, f16 or bf16
 };
 
 struct AttentionSpec {

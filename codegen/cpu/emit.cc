@@ -10,6 +10,10 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
       return absl::UnimplementedError(
           absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: layout=rows16"));
     }
+    if (linear->x != DType::kF32 || linear->y != DType::kF32) {
+      return absl::UnimplementedError(
+          absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: x=f32 y=f32"));
+    }
     return IsBlockType(linear->weight) ? EmitQuantLinear(*linear, isa) : EmitFloatLinear(*linear);
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) return EmitAttention(*attention);

@@ -36,7 +36,7 @@ class KernelCacheTest : public testing::Test {
   std::string dir_;
 };
 
-constexpr char kSpec[] = "linear n=16 k=32 w=q8_0 bias=0 residual=0 layout=rows16";
+constexpr char kSpec[] = "linear n=16 k=32 w=q8_0 x=f32 y=f32 bias=0 residual=0 layout=rows16";
 
 TEST_F(KernelCacheTest, FindsWhatWasPublished) {
   const KernelCache cache(dir_ + "/made/on/demand");

@@ -120,7 +120,7 @@ inline plan::PlanT TinyPlan() {
                            "  %v0 = embed %1, %0 : f32[T,16]\n  return %v0\n}",
                            "row func @row(%0: f32[T,16], %1: i32[R]) {\n"
                            "  %v0 = take %0, %1 : f32[R,16]\n  return %v0\n}",
-                           "linear n=12 k=16 w=f32 bias=0 residual=0 layout=rows"}) {
+                           "linear n=12 k=16 w=f32 x=f32 y=f32 bias=0 residual=0 layout=rows"}) {
     target->kernels.push_back(std::make_unique<plan::KernelT>());
     target->kernels.back()->spec = spec;
   }
