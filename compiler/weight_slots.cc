@@ -129,6 +129,7 @@ std::string WeightSlots::KeyOf(const Parts& parts) {
 }
 
 WeightLayout WeightSlots::LayoutOf(const Op* weight) const {
+  if (IsBlockType(weight->type.dtype)) return WeightLayout::kRows16;
   auto it = layouts_.find(KeyOf(parts_.at(weight)));
   return it == layouts_.end() ? WeightLayout::kRows : it->second;
 }

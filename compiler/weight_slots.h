@@ -28,7 +28,8 @@ class WeightSlots {
   // has another type there; UNIMPLEMENTED when an expression is not rows of tensors.
   static absl::StatusOr<WeightSlots> Create(const Func& func, const TensorTable& tensors);
 
-  // The layout in which `weight` is kept: rows16 when any linear reads the same rows as its weight.
+  // The layout in which `weight` is kept: rows16 when any linear reads the same rows as its weight,
+  // and always for block types, which kernels know in no other form.
   // REQUIRES: a weight expression, here and below.
   WeightLayout LayoutOf(const Op* weight) const;
   // Index of the slot, made at the first call.

@@ -1,0 +1,191 @@
+// The whole CPU path on every fixture: compiled to a plan file, opened, run step by step; logits
+// beside transformers', and bits beside other ways of cutting the same work.
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "ir/plan_io.h"
+#include "ir/status.h"
+#include "runtime/device.h"
+#include "runtime/weights.h"
+#include "tests/parity/fixture.h"
+#include "tools/assemble_plan.h"
+
+namespace quire {
+namespace {
+
+using testing::Fixture;
+
+// A program that was loaded from a plan file, with what must outlive it.
+struct Loaded {
+  std::shared_ptr<const PlanFile> plan;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Program> program;
+  int32_t page_tokens = 0;
+};
+
+class PlanPath {
+ public:
+  PlanPath() {
+    char name[] = "/tmp/quire_parity_XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~PlanPath() { std::filesystem::remove_all(folder_); }
+  std::string path() const { return folder_ + "/model.qplan"; }
+
+ private:
+  std::string folder_;
+};
+
+absl::StatusOr<Loaded> Load(const std::string& fixture, int page_tokens, int threads) {
+  const PlanPath file;
+  AssembleOptions options;
+  options.model = testing::FixturePath(fixture);
+  options.plan_path = file.path();
+  options.target.page_tokens = page_tokens;
+  options.target.kv_dtype = DType::kF32;
+  options.kv_dtype_auto = false;
+  QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options));
+  QUIRE_RETURN_IF_ERROR(WritePlan(*assembled.plan, file.path()));
+  QUIRE_ASSIGN_OR_RETURN(PlanFile opened, OpenPlan(file.path()));
+  Loaded loaded;
+  loaded.plan = std::make_shared<const PlanFile>(std::move(opened));
+  DeviceOptions device;
+  device.threads = threads;
+  device.kernel_cache_dir = "none";
+  QUIRE_ASSIGN_OR_RETURN(loaded.device, CreateDevice("cpu", device));
+  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, loaded.plan->Target("cpu"));
+  loaded.page_tokens = target->page_tokens;
+  QUIRE_ASSIGN_OR_RETURN(loaded.program,
+                         loaded.device->Load(*target, "step", *OpenWeights(loaded.plan)));
+  return loaded;
+}
+
+// Runs the fixture's ids as `copies` sequences side by side, cut into the given chunks, and returns
+// the logits of every row of the last copy. Pages are dealt from the end of the pool, so that a
+// wrong page shows.
+absl::StatusOr<std::vector<float>> RunIds(const Loaded& loaded, const Fixture& fixture,
+                                          const std::vector<int32_t>& chunks, int copies) {
+  const auto total = static_cast<int32_t>(fixture.ids.size());
+  const int32_t pages = (total + loaded.page_tokens - 1) / loaded.page_tokens;
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool,
+                         loaded.program->CreatePool(pages * copies));
+  std::vector<std::vector<int32_t>> tables(static_cast<size_t>(copies));
+  int32_t next_page = pages * copies;
+  for (auto& table : tables) {
+    for (int32_t i = 0; i < pages; ++i) table.push_back(--next_page);
+  }
+  const auto vocabulary = static_cast<size_t>(fixture.vocab_size);
+  std::vector<float> logits(fixture.ids.size() * vocabulary);
+  int32_t done = 0;
+  for (int32_t rows : chunks) {
+    std::vector<int32_t> ids, positions, logit_rows(static_cast<size_t>(rows));
+    std::vector<SequenceRows> sequences;
+    for (const auto& table : tables) {
+      sequences.push_back({static_cast<int32_t>(ids.size()), rows, done + rows, table});
+      for (int32_t i = done; i < done + rows; ++i) {
+        ids.push_back(fixture.ids[static_cast<size_t>(i)]);
+        positions.push_back(i);
+      }
+    }
+    std::iota(logit_rows.begin(), logit_rows.end(), sequences.back().first_row);
+    QUIRE_RETURN_IF_ERROR(loaded.program->Run(
+        {ids, positions, logit_rows, sequences}, *pool,
+        absl::MakeSpan(logits).subspan(static_cast<size_t>(done) * vocabulary,
+                                       static_cast<size_t>(rows) * vocabulary)));
+    done += rows;
+  }
+  return logits;
+}
+
+std::vector<int32_t> PromptThenTokens(const Fixture& fixture) {
+  std::vector<int32_t> chunks = {static_cast<int32_t>(fixture.prompt_tokens)};
+  chunks.resize(1 + fixture.ids.size() - static_cast<size_t>(fixture.prompt_tokens), 1);
+  return chunks;
+}
+
+std::vector<int32_t> ChunksOf(const Fixture& fixture, int32_t rows) {
+  std::vector<int32_t> chunks;
+  for (auto left = static_cast<int32_t>(fixture.ids.size()); left > 0; left -= rows) {
+    chunks.push_back(std::min(rows, left));
+  }
+  return chunks;
+}
+
+// Whether the matrices are stored in blocks, whose products round activations to 8 bits.
+bool HasBlocks(const std::string& fixture) {
+  for (const char* blocks : {"q8_0", "q4_1", "q5_0"}) {
+    if (absl::StrContains(fixture, blocks)) return true;
+  }
+  return false;
+}
+
+class CpuParityTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(CpuParityTest, EqualsTransformersAtPrefillAndEachStep) {
+  const absl::StatusOr<Fixture> fixture = testing::ReadFixture(GetParam());
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  const absl::StatusOr<Loaded> loaded = Load(GetParam(), 16, 2);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const absl::StatusOr<std::vector<float>> logits =
+      RunIds(*loaded, *fixture, PromptThenTokens(*fixture), 1);
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  const auto vocabulary = static_cast<size_t>(fixture->vocab_size);
+  double all_errors = 0, all_logits = 0;
+  for (size_t i = 0; i < fixture->ids.size(); ++i) {
+    double largest = 0, worst = 0;
+    for (size_t v = 0; v < vocabulary; ++v) {
+      const double expected = fixture->row(i)[v];
+      const float got = (*logits)[i * vocabulary + v];
+      ASSERT_TRUE(std::isfinite(got)) << "row " << i << ", logit " << v;
+      const double error = got - expected;
+      largest = std::max(largest, std::abs(expected));
+      worst = std::max(worst, std::abs(error));
+      all_errors += error * error;
+      all_logits += expected * expected;
+    }
+    if (!HasBlocks(GetParam())) {
+      ASSERT_LE(worst, 1e-4 * largest) << "row " << i;
+    }
+  }
+  // Rounding a block of 32 normal numbers to steps of max / 127 leaves noise of about half a per
+  // cent of their size. Some twenty products in a row add it up in quadrature, to 2.3%; twice that
+  // is the bound.
+  EXPECT_LE(std::sqrt(all_errors / all_logits), HasBlocks(GetParam()) ? 0.046 : 1e-4);
+}
+
+TEST_P(CpuParityTest, SameBitsHoweverTheWorkIsCut) {
+  const absl::StatusOr<Fixture> fixture = testing::ReadFixture(GetParam());
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  const absl::StatusOr<Loaded> one = Load(GetParam(), 16, 1);
+  ASSERT_TRUE(one.ok()) << one.status();
+  const absl::StatusOr<std::vector<float>> expected =
+      RunIds(*one, *fixture, PromptThenTokens(*fixture), 1);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto whole = static_cast<int32_t>(fixture->ids.size());
+  for (int page_tokens : {16, 3}) {
+    const absl::StatusOr<Loaded> two = Load(GetParam(), page_tokens, 2);
+    ASSERT_TRUE(two.ok()) << two.status();
+    for (int32_t chunk : {1, 7, whole}) {
+      for (int copies : {1, 3}) {
+        const absl::StatusOr<std::vector<float>> logits =
+            RunIds(*two, *fixture, ChunksOf(*fixture, chunk), copies);
+        ASSERT_TRUE(logits.ok()) << logits.status();
+        EXPECT_TRUE(*logits == *expected) << "pages of " << page_tokens << ", chunks of " << chunk
+                                          << ", " << copies << " sequences";
+      }
+    }
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::string>& fixture) { return fixture.param; }
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, CpuParityTest, ::testing::ValuesIn(testing::FixtureNames()),
+                         NameOf);
+
+}  // namespace
+}  // namespace quire
