@@ -135,8 +135,8 @@ class LaunchChecker {
 
   absl::Status CheckLinear(const LinearSpec& spec) const {
     QUIRE_RETURN_IF_ERROR(Counts(2 + (spec.bias ? 1 : 0) + (spec.residual ? 1 : 0), 1));
-    const Rows y = {DType::kF32, spec.n, rows()};
-    QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {DType::kF32, spec.k, rows()}));
+    const Rows y = {spec.y, spec.n, rows()};
+    QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.k, rows()}));
     QUIRE_RETURN_IF_ERROR(
         ExpectWeight(launch_.inputs[1], {spec.weight, {spec.n, spec.k}}, spec.layout));
     size_t next = 2;

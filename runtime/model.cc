@@ -74,7 +74,7 @@ Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
-                                                   const ModelOptions& options) {
+                                                   const OpenOptions& options) {
   auto impl = std::make_unique<Impl>();
   QUIRE_ASSIGN_OR_RETURN(PlanFile file, OpenPlan(plan_path));
   impl->file = std::make_shared<const PlanFile>(std::move(file));

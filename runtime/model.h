@@ -29,7 +29,7 @@ namespace plan {
 struct PlanT;
 }
 
-struct ModelOptions {
+struct OpenOptions {
   std::string device = "cpu";
   int threads = 0;               // 0: the number of cores this process may use
   std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
@@ -56,7 +56,7 @@ struct ModelInfo {
 class Model {
  public:
   static absl::StatusOr<std::unique_ptr<Model>> Open(absl::string_view plan_path,
-                                                     const ModelOptions& options = {});
+                                                     const OpenOptions& options = {});
   ~Model();
 
   const ModelInfo& info() const;

@@ -151,7 +151,7 @@ quire_status quire_model_open(const char* plan_path, const quire_model_options* 
     quire_model_options given;
     quire_model_options_init(&given);
     if (options != nullptr) QUIRE_RETURN_IF_ERROR(Read(options, "options", &given));
-    quire::ModelOptions model_options;
+    quire::OpenOptions model_options;
     model_options.device = std::string(TextOrEmpty(given.device));
     model_options.threads = given.threads;
     model_options.kernel_cache_dir = std::string(TextOrEmpty(given.kernel_cache_dir));

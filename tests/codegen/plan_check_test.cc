@@ -40,21 +40,30 @@ const Damage kDamages[] = {
      "one function"},
     {"LinearInputs", [](auto& p) { Launch(p, 2).inputs.pop_back(); }, "1 inputs and 1 outputs"},
     {"LinearSize",
-     [](auto& p) { SetSpec(p, 2, "linear n=12 k=32 w=f32 bias=0 residual=0 layout=rows"); },
+     [](auto& p) {
+       SetSpec(p, 2, "linear n=12 k=32 w=f32 x=f32 y=f32 bias=0 residual=0 layout=rows");
+     },
      "y is f32[R,16], its kernel takes f32[R,32]"},
+    {"LinearType",
+     [](auto& p) {
+       SetSpec(p, 2, "linear n=12 k=16 w=f32 x=f16 y=f32 bias=0 residual=0 layout=rows");
+     },
+     "y is f32[R,16], its kernel takes f16[R,16]"},
     {"LinearLayout",
-     [](auto& p) { SetSpec(p, 2, "linear n=12 k=16 w=f32 bias=0 residual=0 layout=rows16"); },
+     [](auto& p) {
+       SetSpec(p, 2, "linear n=12 k=16 w=f32 x=f32 y=f32 bias=0 residual=0 layout=rows16");
+     },
      "head is f32[12,16] in rows, its kernel takes f32[12,16] in rows16"},
     {"LinearRows", [](auto& p) { Launch(p, 2).rows[0] = 'T'; }, "its kernel takes f32[T,16]"},
     {"LinearResidual",
      [](auto& p) {
-       SetSpec(p, 2, "linear n=12 k=16 w=f32 bias=0 residual=1 layout=rows");
+       SetSpec(p, 2, "linear n=12 k=16 w=f32 x=f32 y=f32 bias=0 residual=1 layout=rows");
        Launch(p, 2).inputs.push_back(Operand(OperandKind::Buffer, 1));
      },
      "y is f32[R,16], its kernel takes f32[R,12]"},
     {"LinearBias",
      [](auto& p) {
-       SetSpec(p, 2, "linear n=12 k=16 w=f32 bias=1 residual=0 layout=rows");
+       SetSpec(p, 2, "linear n=12 k=16 w=f32 x=f32 y=f32 bias=1 residual=0 layout=rows");
        Launch(p, 2).inputs.push_back(Operand(OperandKind::Weight, 0));
      },
      "its kernel takes f32[12] in rows"},
