@@ -1,7 +1,6 @@
-#include "runtime/cuda/driver.h"
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/cuda/driver.h"
 
 namespace quire {
 namespace {
