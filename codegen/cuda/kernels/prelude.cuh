@@ -167,6 +167,31 @@ DEVICE void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// ---- words that blocks of one grid hand to each other
+
+// Adds, and returns what was there. What the block wrote before its last barrier is visible to
+// every block that counts later.
+DEVICE uint32_t CountArrival(uint32_t* counter, uint32_t increment) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(counter), "r"(increment)
+               : "memory");
+  return before;
+}
+// Four f32 from L2, where other blocks' stores are seen; 16-byte aligned.
+DEVICE void LoadFromL2(float (&values)[4], const float* from) {
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
+               : "l"(from)
+               : "memory");
+}
+DEVICE void StoreToL2(float* to, const float (&values)[4]) {
+  asm volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values[0]),
+               "f"(values[1]), "f"(values[2]), "f"(values[3])
+               : "memory");
+}
+
 // ---- programmatic dependent launch
 
 // Before this, only memory that no kernel of the stream writes may be read, and none written.
@@ -185,6 +210,10 @@ DEVICE void AllowNextGrid() {
 
 DEVICE void SyncWarp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 DEVICE void SyncBlock() { asm volatile("barrier.sync 0;" ::: "memory"); }
+// `threads` of the block, whole warps, meet at barrier `id` of 1 to 15.
+DEVICE void SyncThreads(int id, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 DEVICE float ShuffleXor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 DEVICE uint32_t Shuffle(uint32_t x, int lane) { return __shfl_sync(~0u, x, lane); }
 

@@ -1,0 +1,221 @@
+// A linear over few rows: the weights stream once through shared memory, as the 16-row operand of
+// the tensor core; the rows of x are its columns, and stay in shared memory.
+//
+// Template:  kCapacity rows at most; kGroups groups of kParts warps; kStages stages a warp.
+// Work:      a tile is 16 rows of the weight. Groups are numbered group * grid + block and take
+//            tiles at that stride, so that blocks' shares differ by one tile at most; warp p of a
+//            group sums part p.
+// Ring:      private to a warp, 16 rows x 64 k a stage, filled by cp.async kStages - 1 stages
+//            ahead, over tile ends too; no barrier but the warp's own.
+// Dependent launch: the ring fills before the prior grid ends, x is read after.
+// Reduction: the warps of a group leave their sums in shared memory; one thread an element adds
+//            them in order of parts.
+// Shared memory, in bytes:
+//   0              rings: [kGroups][kParts][kStages][16 rows x 128], rows swizzled
+//   kRingBytes     sums: [kGroups][kParts][8 kColumnTiles rows of x][20] f32, 16 of the 20 used
+//   + kSumBytes    x: [kCapacity][2 kK + 16]; an odd number of 16 bytes a row, free of conflicts;
+//                  then 16 bytes that the last row's last matrices may read and nothing uses
+// Measured:  on an H200, 40 KB in flight a multiprocessor read 4.2 TB/s, 72 KB 4.4, 112 KB 4.45; two
+//            groups of 8 stages keep 112 KB.
+#ifndef QUIRE_LINEAR_FEW_CUH_
+#define QUIRE_LINEAR_FEW_CUH_
+
+#include "linear.cuh"
+
+template <int kCapacity, int kGroups, int kStages>
+struct LinearFew {
+  static_assert(kCapacity >= 1 && kCapacity <= 16);
+  static_assert(kStages >= 3);
+
+  static constexpr int kTileRows = 16;
+  static constexpr int kColumnTiles = (kCapacity + 7) / 8;
+  static constexpr int kGroupThreads = kParts * kWarpThreads;
+  static constexpr int kThreads = kGroups * kGroupThreads;
+  static constexpr int kTiles = (kN + kTileRows - 1) / kTileRows;
+
+  static constexpr int kStageBytes = kTileRows * kStageRowBytes;
+  static constexpr int kWarpRingBytes = kStages * kStageBytes;
+  static constexpr int kRingBytes = kGroups * kParts * kWarpRingBytes;
+  static constexpr int kXRowBytes = kK * kElementBytes + 16;
+  static constexpr int kXBytes = kCapacity * kXRowBytes + 16;
+  static constexpr int kSumStride = 20;
+  static constexpr int kPartSums = 8 * kColumnTiles * kSumStride;
+  static constexpr int kSumBytes = kGroups * kParts * kPartSums * 4;
+  static_assert(kSharedBytes >= kRingBytes + kSumBytes + kXBytes, "the launch rule's bytes");
+
+  // Fills the warp's ring, one stage a call. Each lane copies chunk lane % 8 of the rows lane / 8,
+  // + 4, + 8, + 12.
+  struct Producer {
+    const Element* from;  // row lane / 8 of the tile, this lane's chunk of the stage
+    uint32_t ring;        // shared address, without the stage
+    int part_begin, part_end;
+    int tile, stride, k, stage;
+
+    DEVICE void Issue() {
+      const int lane = threadIdx.x % kWarpThreads;
+      if (tile < kTiles && (kWholeStages || k + lane % 8 * kChunk < part_end)) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = lane / 8 + 4 * i;
+          // Rows past the weight's end are left as they are: no row reaches another.
+          if (kN % kTileRows == 0 || tile * kTileRows + row < kN) {
+            CopyAsync(ring + stage * kStageBytes + row * kStageRowBytes + SwizzledChunk(row, lane),
+                      from + int64_t{4 * i} * kK);
+          }
+        }
+      }
+      CommitCopies();
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+      k += kStageK;
+      from += kStageK;
+      if (k >= part_end) {
+        from += int64_t{stride} * (kTileRows * kK) - (k - part_begin);
+        k = part_begin;
+        tile += stride;
+      }
+    }
+  };
+
+  // x to shared memory, eight loads a thread in flight. All threads of the block.
+  static DEVICE void LoadX(const LinearOperands& operands, uint8_t* x_rows) {
+    constexpr int kRowChunks = kK / kChunk;
+    constexpr int kBatch = 8;
+    const int chunks = operands.rows * kRowChunks;
+    const auto* x = reinterpret_cast<const Words4*>(operands.x);
+    for (int begin = threadIdx.x; begin < chunks; begin += kBatch * kThreads) {
+      Words4 words[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = begin + i * kThreads;
+        if (at < chunks) words[i] = x[at];
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = begin + i * kThreads;
+        if (at < chunks) {
+          *reinterpret_cast<Words4*>(x_rows + at / kRowChunks * kXRowBytes +
+                                     at % kRowChunks * 16) = words[i];
+        }
+      }
+    }
+  }
+
+  // REQUIRES: 1 <= rows <= kCapacity.
+  static DEVICE void Run(const LinearOperands& operands) {
+    uint8_t* shared = SharedMemory();
+    const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
+    const int group = warp / kParts, part = warp % kParts;
+    const int first_tile = group * gridDim.x + blockIdx.x, stride = kGroups * gridDim.x;
+    const int part_begin = PartBegin(part), part_end = PartBegin(part + 1);
+    const int stages = PartStages(part);
+    const uint32_t ring = SharedAddress(shared) + warp * kWarpRingBytes;
+
+    Producer producer;
+    producer.from = operands.weight + (int64_t{first_tile} * kTileRows + lane / 8) * kK +
+                    part_begin + lane % 8 * kChunk;
+    producer.ring = ring;
+    producer.part_begin = producer.k = part_begin;
+    producer.part_end = part_end;
+    producer.tile = stages > 0 ? first_tile : kTiles;
+    producer.stride = stride;
+    producer.stage = 0;
+#pragma unroll 1
+    for (int i = 0; i < kStages - 1; ++i) producer.Issue();
+    AllowNextGrid();
+    WaitForPriorGrid();
+    uint8_t* x_rows = shared + kRingBytes + kSumBytes;
+    LoadX(operands, x_rows);
+    SyncBlock();
+
+    // Lane addresses of the matrices: weight row lane % 16 and half lane / 16 of each 16 k; row of
+    // x lane % 8 and chunk lane / 8 of each 32 k. Columns past the rows repeat the last row: no
+    // column reaches another.
+    uint32_t weight_at[4], x_at[kColumnTiles];
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      weight_at[step] =
+          lane % 16 * kStageRowBytes + SwizzledChunk(lane % 16, 2 * step + lane / 16);
+    }
+#pragma unroll
+    for (int tile = 0; tile < kColumnTiles; ++tile) {
+      const int row = 8 * tile + lane % 8;
+      x_at[tile] = SharedAddress(x_rows) +
+                   (row < operands.rows ? row : operands.rows - 1) * kXRowBytes +
+                   part_begin * kElementBytes + lane / 8 * 16;
+    }
+    // The elements this thread finishes: row `n` of each tile, rows x_row + 8 i of x.
+    const int group_thread = threadIdx.x % kGroupThreads;
+    const int tile_n = group_thread % kTileRows, x_row = group_thread / kTileRows;
+    auto* sums = reinterpret_cast<float*>(shared + kRingBytes) + group * kParts * kPartSums;
+
+    int stage = 0;
+    for (int tile = first_tile; tile < kTiles; tile += stride) {
+      const int n = tile * kTileRows + tile_n;
+      float bias = 0, residual[kColumnTiles] = {};
+      if (kHasBias && n < kN) bias = operands.bias[n];
+#pragma unroll
+      for (int i = 0; i < kColumnTiles; ++i) {
+        const int row = x_row + 8 * i;
+        if (kHasResidual && n < kN && row < operands.rows) {
+          residual[i] = ToFloat(operands.residual[int64_t{row} * kN + n]);
+        }
+      }
+      float sum[kColumnTiles][4] = {};
+      for (int s = 0; s < stages; ++s) {
+        WaitForCopies<kStages - 2>();
+        SyncWarp();
+        uint32_t a[4][4], b[kColumnTiles][2][4];
+        const int steps = kWholeStages ? 4 : (part_end - part_begin - s * kStageK) / kStepK;
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          LoadMatrices(a[step], ring + stage * kStageBytes + weight_at[step]);
+        }
+#pragma unroll
+        for (int i = 0; i < kColumnTiles; ++i) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (kWholeStages || steps > 2 * half) {
+              LoadMatrices(b[i][half], x_at[i] + s * kStageRowBytes + half * 64);
+            }
+          }
+        }
+        producer.Issue();  // into the stage that the round before this one read
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          if (kWholeStages || step < steps) {
+#pragma unroll
+            for (int i = 0; i < kColumnTiles; ++i) {
+              Mma<Element>(sum[i], a[step], b[i][step / 2][step % 2 * 2],
+                           b[i][step / 2][step % 2 * 2 + 1]);
+            }
+          }
+        }
+        stage = stage + 1 == kStages ? 0 : stage + 1;
+      }
+      SyncThreads(1 + group, kGroupThreads);  // the tile before is finished
+#pragma unroll
+      for (int i = 0; i < kColumnTiles; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sums[part * kPartSums + (8 * i + lane % 4 * 2 + e % 2) * kSumStride + lane / 4 +
+                    e / 2 * 8] = sum[i][e];
+        }
+      }
+      SyncThreads(1 + group, kGroupThreads);
+#pragma unroll
+      for (int i = 0; i < kColumnTiles; ++i) {
+        const int row = x_row + 8 * i;
+        const float* element = sums + row * kSumStride + tile_n;
+        float total = element[0];
+#pragma unroll
+        for (int p = 1; p < kParts; ++p) total = Add(total, element[p * kPartSums]);
+        if (n < kN && row < operands.rows) {
+          operands.y[int64_t{row} * kN + n] = Finish(total, bias, residual[i]);
+        }
+      }
+    }
+    WaitForCopies<0>();
+  }
+};
+
+#endif  // QUIRE_LINEAR_FEW_CUH_

@@ -1,0 +1,83 @@
+// Linear kernels for CUDA: from a LinearSpec to kernel texts, and from a number of rows to a
+// launch. Needs no GPU.
+//
+// One spec has a few bodies, each for a range of row counts; all compute the same bits
+// (codegen/cuda/kernels/linear.cuh has the arithmetic, CudaLinearSum computes it here), so the
+// choice among them is one of speed alone.
+//
+// Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
+// not have), rows, whole_tiles (i32). x, weight, residual and y begin at multiples of 16 bytes. The
+// workspace is zero before the first launch; launches that follow each other in one stream share
+// one. x may be written by the grid before under programmatic dependent launch; weight and bias
+// not.
+#ifndef QUIRE_CODEGEN_CUDA_LINEAR_H_
+#define QUIRE_CODEGEN_CUDA_LINEAR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/spec.h"
+
+namespace quire {
+
+// What a device gives.
+struct CudaLimits {
+  int shared_bytes = 0;  // that a block may have
+  int multiprocessors = 0;
+};
+
+// A body and its sizes.
+struct CudaLinearConfig {
+  enum Body {
+    kFew,   // linear_few.cuh: one pass over the weight, x in shared memory
+    kTile,  // linear_tile.cuh: tiles of 128 weight rows
+  };
+  Body body = kFew;
+  int rows = 0;    // kFew: the most that x may have; kTile: of x in one tile
+  int groups = 0;  // of four warps; kTile: the warps along x, 1 or 2
+  int stages = 0;
+};
+
+struct CudaLinearKernel {
+  CudaLinearConfig config;
+  std::string entry;
+  std::string source;
+  int block_threads = 0;
+  int shared_bytes = 0;  // dynamic
+  int64_t max_rows = 0;
+};
+
+struct CudaLinearLaunch {
+  int grid = 0;
+  int whole_tiles = 0;  // kTile: the rest are cut into four parts of K, one a block at a time
+  int64_t workspace_bytes = 0;
+};
+
+// The configurations for a device, in ascending order of the rows they are for; the last is for any
+// number. UNIMPLEMENTED on a spec that has no CUDA kernel.
+absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec& spec,
+                                                                const CudaLimits& limits);
+
+CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearConfig& config);
+
+// The kernels of CudaLinearConfigs: the first whose max_rows holds the rows is to run.
+absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec& spec,
+                                                                const CudaLimits& limits);
+
+// REQUIRES: 1 <= rows <= kernel.max_rows.
+CudaLinearLaunch PlanCudaLinear(const LinearSpec& spec, const CudaLinearKernel& kernel,
+                                int64_t rows, int multiprocessors);
+// The tiles of a kTile body, and their launch with the whole ones given.
+int64_t CudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows);
+CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel,
+                                     int64_t rows, int multiprocessors, int64_t whole_tiles);
+
+// One element's sum over k in the kernels' arithmetic, before bias and residual, from the bits of
+// its row of x and of the weight. REQUIRES: bf16 or f16; k is a multiple of 16.
+float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k);
+
+}  // namespace quire
+
+#endif  // QUIRE_CODEGEN_CUDA_LINEAR_H_

@@ -1,0 +1,224 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/source.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Device {
+  const char* architecture;
+  CudaLimits limits;
+};
+constexpr CudaLimits kHopper = {232448, 132}, kAda = {101376, 128};
+constexpr Device kDevices[] = {{"sm_80", {166912, 108}}, {"sm_89", kAda}, {"sm_90a", kHopper}};
+
+LinearSpec Spec(int64_t n, int64_t k, DType dtype = DType::kBF16) {
+  LinearSpec spec;
+  spec.n = n;
+  spec.k = k;
+  spec.weight = spec.x = spec.y = dtype;
+  spec.layout = WeightLayout::kRows;
+  return spec;
+}
+
+std::vector<CudaLinearKernel> Kernels(const LinearSpec& spec, const CudaLimits& limits = kHopper) {
+  absl::StatusOr<std::vector<CudaLinearKernel>> kernels = CudaLinearKernels(spec, limits);
+  EXPECT_TRUE(kernels.ok()) << kernels.status();
+  return kernels.ok() ? *kernels : std::vector<CudaLinearKernel>();
+}
+
+TEST(CudaLinearTest, SourceOfASpec) {
+  LinearSpec spec = Spec(6144, 4096);
+  spec.y = DType::kF32;
+  spec.residual = true;
+  const CudaLinearKernel kernel = MakeCudaLinearKernel(spec, {CudaLinearConfig::kFew, 8, 2, 8});
+  EXPECT_EQ(
+      kernel.source,
+      "// linear n=6144 k=4096 w=bf16 x=bf16 y=f32 bias=0 residual=1 layout=rows\n"
+      "#include \"prelude.cuh\"\n"
+      "using Element = Bf16;\n"
+      "using Output = F32;\n"
+      "constexpr int kN = 6144, kK = 4096;\n"
+      "constexpr bool kHasBias = false, kHasResidual = true;\n"
+      "constexpr int kSharedBytes = 201872, kArrivalBytes = 16384;\n"
+      "#include \"linear_few.cuh\"\n"
+      "using Body = LinearFew<8, 2, 8>;\n"
+      "static_assert(Body::kThreads == 256);\n"
+      "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n"
+      "linear_few_8(const Element* x, const Element* weight, const float* bias,\n"
+      "    const Output* residual, Output* y, uint8_t* workspace, int rows, int whole_tiles) {\n"
+      "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles});\n"
+      "}\n");
+  EXPECT_EQ(kernel.entry, "linear_few_8");
+  EXPECT_EQ(kernel.block_threads, 256);
+  EXPECT_EQ(kernel.shared_bytes, 201872);
+}
+
+std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
+  std::string text;
+  for (const CudaLinearKernel& kernel : kernels) {
+    const CudaLinearConfig& config = kernel.config;
+    absl::StrAppend(&text, text.empty() ? "" : ", ",
+                    config.body == CudaLinearConfig::kFew ? "few " : "tile ", config.rows, "/",
+                    config.groups, "/", config.stages);
+  }
+  return text;
+}
+
+// x of few rows stays in shared memory beside the ring: long k leave room for fewer rows, then
+// none.
+TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
+  const std::string tiles = ", tile 32/1/10, tile 64/2/8, tile 128/2/6";
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 4096))), "few 8/2/8, few 16/2/5" + tiles);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 576))), "few 8/2/8, few 16/2/8" + tiles);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 11008))), "few 4/2/8, tile 16/1/10" + tiles);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 14336))), "few 4/2/6, tile 16/1/10" + tiles);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), "tile 16/1/10" + tiles);
+  // The parts of 32 tiles go round once.
+  EXPECT_EQ(Describe(Kernels(Spec(4096, 4096))), "few 8/2/8, tile 16/1/10" + tiles);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 4096), kAda)),
+            "few 4/2/3, tile 16/1/5, tile 32/1/4, tile 64/2/4, tile 128/2/3");
+}
+
+TEST(CudaLinearTest, ConfigurationsFitTheirDevice) {
+  for (const Device& device : kDevices) {
+    for (int64_t k : {16, 80, 576, 4096, 11008, 14336, 28672, 53248}) {
+      int64_t rows = 0;
+      for (const CudaLinearKernel& kernel : Kernels(Spec(4096, k), device.limits)) {
+        EXPECT_LE(kernel.shared_bytes, device.limits.shared_bytes) << kernel.source;
+        EXPECT_GT(kernel.max_rows, rows);
+        rows = kernel.max_rows;
+      }
+      EXPECT_GE(rows, 1 << 20);
+    }
+  }
+}
+
+TEST(CudaLinearTest, AFewRowLaunchGivesEveryBlockWork) {
+  const LinearSpec spec = Spec(4096, 4096);
+  const CudaLinearLaunch launch = PlanCudaLinear(spec, Kernels(spec)[0], 8, 132);
+  EXPECT_EQ(launch.grid, 128);  // 256 tiles of 16 rows for groups in twos
+  EXPECT_EQ(launch.workspace_bytes, 0);
+}
+
+struct Plan {
+  int64_t n;
+  int tokens, rows;
+  int grid, whole_tiles;
+  int64_t cut_tiles;
+};
+
+// Each row is the better one of those measured on an H200 (tools/bench/cuda_linear.py).
+TEST(CudaLinearTest, TilesAreCutWhereThatShortensTheLongestBlock) {
+  for (const Plan& plan : {
+           Plan{4096, 64, 64, 128, 0, 32},       // 128 parts, one each
+           Plan{6144, 64, 64, 132, 0, 48},       // 192 parts, two each at most
+           Plan{12288, 64, 64, 96, 96, 0},       // three parts each are no gain on a tile
+           Plan{22016, 64, 64, 132, 132, 40},    // one tile each, and parts of 40 others
+           Plan{28672, 64, 64, 132, 224, 0},     //
+           Plan{4096, 128, 512, 128, 128, 0},    //
+           Plan{6144, 128, 512, 132, 132, 60},   //
+           Plan{22016, 128, 512, 132, 660, 28},  //
+           Plan{12288, 128, 512, 132, 384, 0},
+       }) {
+    const LinearSpec spec = Spec(plan.n, 4096);
+    const CudaLinearKernel kernel = MakeCudaLinearKernel(
+        spec, {CudaLinearConfig::kTile, plan.tokens, 2, plan.tokens == 64 ? 8 : 6});
+    const CudaLinearLaunch launch = PlanCudaLinear(spec, kernel, plan.rows, 132);
+    EXPECT_EQ(launch.grid, plan.grid) << plan.n << " " << plan.rows;
+    EXPECT_EQ(launch.whole_tiles, plan.whole_tiles) << plan.n << " " << plan.rows;
+    EXPECT_EQ(launch.workspace_bytes,
+              plan.cut_tiles == 0 ? 0 : 16384 + plan.cut_tiles * 4 * plan.tokens * 128 * 4);
+  }
+}
+
+TEST(CudaLinearTest, ShortPartsAreNotCut) {
+  const LinearSpec spec = Spec(6144, 256);  // parts of one stage
+  const CudaLinearKernel kernel = MakeCudaLinearKernel(spec, {CudaLinearConfig::kTile, 64, 2, 8});
+  EXPECT_EQ(PlanCudaLinear(spec, kernel, 64, 132).whole_tiles, 48);
+}
+
+TEST(CudaLinearTest, RefusesWhatNoKernelComputes) {
+  std::vector<LinearSpec> specs(6, Spec(64, 64));
+  specs[0].k = 72;
+  specs[1].weight = DType::kQ4_0;
+  specs[2].x = DType::kF32;
+  specs[3].layout = WeightLayout::kRows16;
+  specs[4].k = int64_t{1} << 30;
+  specs[5].n = int64_t{1} << 40;
+  for (const LinearSpec& spec : specs) {
+    EXPECT_EQ(CudaLinearKernels(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented)
+        << SpecText(spec);
+  }
+  EXPECT_EQ(CudaLinearKernels(Spec(64, 64), {48 * 1024, 60}).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(CudaLinearTest, EveryConfigurationCompilesWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  std::vector<LinearSpec> specs = {Spec(4096, 14336), Spec(32000, 4096),
+                                   Spec(960, 576, DType::kF16), Spec(43, 208)};
+  specs[0].residual = true;
+  specs[1].y = DType::kF32;
+  specs[2].bias = true;
+  specs[3].bias = specs[3].residual = true;
+  for (const LinearSpec& spec : specs) {
+    for (const Device& device : kDevices) {
+      for (const CudaLinearKernel& kernel : Kernels(spec, device.limits)) {
+        const absl::StatusOr<CudaBinary> binary = (*nvrtc)->Compile(
+            kernel.entry + ".cu", kernel.source, device.architecture, CudaKernelHeaders());
+        ASSERT_TRUE(binary.ok()) << binary.status();
+        const std::vector<KernelResources> resources = ParseResources(binary->log);
+        ASSERT_EQ(resources.size(), 1u);
+        EXPECT_EQ(resources[0].name, kernel.entry);
+        EXPECT_GT(resources[0].registers, 0);
+        EXPECT_EQ(resources[0].stack_bytes, 0) << kernel.source << device.architecture;
+        EXPECT_EQ(resources[0].spill_store_bytes, 0) << kernel.source << device.architecture;
+        EXPECT_LE(resources[0].registers * kernel.block_threads, 65536);
+      }
+    }
+  }
+}
+
+TEST(CudaLinearTest, AWrongShareOfSharedMemoryDoesNotCompile) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  for (const CudaLinearKernel& kernel : Kernels(Spec(4096, 4096))) {
+    const std::string bytes = absl::StrCat("kSharedBytes = ", kernel.shared_bytes);
+    std::string source = kernel.source;
+    source.replace(source.find(bytes), bytes.size(),
+                   absl::StrCat("kSharedBytes = ", kernel.shared_bytes - 1));
+    const absl::StatusOr<CudaBinary> binary =
+        (*nvrtc)->Compile("short.cu", source, "sm_90a", CudaKernelHeaders());
+    ASSERT_FALSE(binary.ok());
+    EXPECT_THAT(std::string(binary.status().message()), HasSubstr("the launch rule's bytes"));
+  }
+}
+
+TEST(CudaLinearTest, SumsFourPartsFromLeftToRight) {
+  // Steps per part of 9: 2, 2, 2, 3. Each step's products sum to a power of two of its own.
+  std::vector<uint16_t> x(144), w(144, F32ToBF16(1));
+  const float big = 16777216;  // 2^24: adding 1 to it in f32 is lost
+  x[0] = F32ToBF16(1);
+  x[2 * 16] = F32ToBF16(big);
+  x[4 * 16] = F32ToBF16(-big);
+  x[6 * 16] = F32ToBF16(3);
+  EXPECT_EQ(CudaLinearSum(DType::kBF16, x.data(), w.data(), 144), 3);  // ((1 + big) - big) + 3
+  x[0] = F32ToBF16(0);
+  x[5 * 16] = F32ToBF16(1);  // inside the third part's chain: -big + 1 is exact
+  EXPECT_EQ(CudaLinearSum(DType::kBF16, x.data(), w.data(), 144), 4);
+}
+
+}  // namespace
+}  // namespace quire

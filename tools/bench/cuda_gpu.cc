@@ -1,0 +1,149 @@
+#include "tools/bench/cuda_gpu.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/source.h"
+
+namespace quire::bench {
+
+void Die(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  std::exit(1);
+}
+
+Gpu::Gpu() : driver_(OrDie(CudaDriver::Get())) {
+  Check(driver_->DeviceGet(&device_, 0), "device");
+  CuContext context = nullptr;
+  Check(driver_->DevicePrimaryCtxRetain(&context, device_), "context");
+  Check(driver_->CtxSetCurrent(context), "context");
+  Check(driver_->StreamCreate(&stream_, 1), "stream");
+  Check(driver_->EventCreate(&begin_, 0), "event");
+  Check(driver_->EventCreate(&end_, 0), "event");
+  char name[128] = {};
+  Check(driver_->DeviceGetName(name, sizeof name - 1, device_), "name");
+  name_ = name;
+  const int major = Attribute(kCuComputeMajor), minor = Attribute(kCuComputeMinor);
+  architecture_ = absl::StrCat("sm_", major, minor, major == 9 ? "a" : "");
+}
+
+int Gpu::Attribute(CuDeviceAttribute attribute) const {
+  int value = 0;
+  Check(driver_->DeviceGetAttribute(&value, attribute, device_), "attribute");
+  return value;
+}
+
+void Gpu::Check(CuResult result, const char* what) const {
+  if (result != 0) Die(driver_->Check(result, what));
+}
+
+CuDevicePtr Gpu::Allocate(size_t bytes) const {
+  CuDevicePtr memory = 0;
+  Check(driver_->MemAlloc(&memory, std::max<size_t>(bytes, 16)), "allocation");
+  Fill(memory, 0, bytes);
+  return memory;
+}
+
+void Gpu::Free(CuDevicePtr memory) const { Check(driver_->MemFree(memory), "free"); }
+
+void Gpu::Upload(CuDevicePtr to, const void* from, size_t bytes) const {
+  Check(driver_->MemcpyHtoDAsync(to, from, bytes, stream_), "upload");
+  Synchronize();
+}
+
+void Gpu::Download(void* to, CuDevicePtr from, size_t bytes) const {
+  Check(driver_->MemcpyDtoHAsync(to, from, bytes, stream_), "download");
+  Synchronize();
+}
+
+void Gpu::Copy(CuDevicePtr to, CuDevicePtr from, size_t bytes) const {
+  Check(driver_->MemcpyDtoDAsync(to, from, bytes, stream_), "copy");
+}
+
+void Gpu::Fill(CuDevicePtr to, uint8_t value, size_t bytes) const {
+  if (bytes > 0) Check(driver_->MemsetD8Async(to, value, bytes, stream_), "fill");
+}
+
+CuFunction Gpu::Load(const std::string& cubin, const std::string& entry, int shared_bytes) const {
+  CuLibrary library = nullptr;
+  CuKernel kernel = nullptr;
+  CuFunction function = nullptr;
+  Check(driver_->LibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "library");
+  Check(driver_->LibraryGetKernel(&kernel, library, entry.c_str()), "kernel");
+  Check(driver_->KernelGetFunction(&function, kernel), "function");
+  Check(driver_->FuncSetAttribute(function, kCuFuncMaxDynamicShared, shared_bytes),
+        "shared memory");
+  return function;
+}
+
+void Gpu::Launch(CuFunction function, int grid, int threads, int shared_bytes, bool dependent,
+                 const KernelArguments& arguments) const {
+  std::vector<uint64_t> words = arguments.words;
+  std::vector<void*> pointers;
+  for (uint64_t& word : words) pointers.push_back(&word);
+  CuLaunchAttribute attribute = {};
+  attribute.id = CuLaunchAttribute::kProgrammaticSerialization;
+  attribute.value = 1;
+  CuLaunchConfig config = {};
+  config.grid_x = static_cast<unsigned>(grid);
+  config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
+  config.block_x = static_cast<unsigned>(threads);
+  config.shared_bytes = static_cast<unsigned>(shared_bytes);
+  config.stream = stream_;
+  config.attributes = &attribute;
+  config.attribute_count = dependent ? 1 : 0;
+  Check(driver_->LaunchKernelEx(&config, function, pointers.data(), nullptr), "launch");
+}
+
+void Gpu::Synchronize() const { Check(driver_->StreamSynchronize(stream_), "synchronize"); }
+
+double Gpu::TimeGraph(int replays, const std::function<void()>& enqueue) const {
+  CuGraph graph = nullptr;
+  CuGraphExec exec = nullptr;
+  Check(driver_->StreamBeginCapture(stream_, 1), "capture");
+  enqueue();
+  Check(driver_->StreamEndCapture(stream_, &graph), "capture");
+  Check(driver_->GraphInstantiate(&exec, graph, 0), "graph");
+  Check(driver_->GraphLaunch(exec, stream_), "graph");
+  std::vector<double> times;
+  for (int i = 0; i < replays; ++i) {
+    Check(driver_->EventRecord(begin_, stream_), "event");
+    Check(driver_->GraphLaunch(exec, stream_), "graph");
+    Check(driver_->EventRecord(end_, stream_), "event");
+    Check(driver_->EventSynchronize(end_), "graph");
+    float milliseconds = 0;
+    Check(driver_->EventElapsedTime(&milliseconds, begin_, end_), "time");
+    times.push_back(milliseconds * 1000.0);
+  }
+  Check(driver_->GraphExecDestroy(exec), "graph");
+  Check(driver_->GraphDestroy(graph), "graph");
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+std::vector<std::string> CompileAll(const std::vector<std::pair<std::string, std::string>>& sources,
+                                    const std::string& architecture) {
+  const Nvrtc* nvrtc = OrDie(Nvrtc::Get());
+  std::vector<std::string> cubins(sources.size());
+  std::atomic<size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back([&] {
+      for (size_t at; (at = next++) < sources.size();) {
+        cubins[at] = OrDie(nvrtc->Compile(sources[at].first + ".cu", sources[at].second,
+                                          architecture, CudaKernelHeaders()))
+                         .cubin;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return cubins;
+}
+
+}  // namespace quire::bench

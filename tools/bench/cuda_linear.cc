@@ -1,0 +1,118 @@
+// CUDA linear kernels on this machine's GPU:
+//
+//   bench_cuda_linear check [quick]   every body's bits, over awkward sizes, against the CPU model
+//                                     and against each other; quick: few sizes, for a sanitizer
+//   bench_cuda_linear record          results of this GPU as a fixture of the model's test
+//   bench_cuda_linear time [all]      one line a measurement: n k rows body us, and * where a plan
+//                                     would choose it; -cut, -mixed: tiles in parts of K, all or
+//                                     some; -alone: without dependent launch; all: other
+//                                     configurations, too
+//
+// tools/bench/cuda_linear.py runs it beside cuBLAS.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "tools/bench/cuda_linear_kernels.h"
+
+namespace quire::bench {
+namespace {
+
+const char* CutText(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows,
+                    const CudaLinearLaunch& launch) {
+  if (launch.workspace_bytes == 0) return "";
+  if (launch.whole_tiles == 0) return "-cut";
+  return launch.whole_tiles < CudaLinearTiles(spec, kernel, rows) ? "-mixed" : "";
+}
+
+struct Shape {
+  int64_t n, k;
+};
+constexpr Shape kShapes[] = {{4096, 4096},  {6144, 4096},  {12288, 4096}, {22016, 4096},
+                             {28672, 4096}, {4096, 11008}, {4096, 14336}, {32000, 4096}};
+
+int Time(const Gpu& gpu, bool all) {
+  using Config = CudaLinearConfig;
+  constexpr size_t kPoolBytes = size_t{3} << 30;
+  constexpr int64_t kTimedRows[] = {1, 8, 16, 32, 64, 128, 512, 4096};
+  Linears linears(gpu);
+  for (const Shape& shape : kShapes) {
+    const LinearSpec spec = Spec(shape.n, shape.k, DType::kBF16, DType::kBF16, false, false);
+    std::vector<Config> configs = OrDie(CudaLinearConfigs(spec, gpu.limits()));
+    if (all) {
+      for (const Config& config :
+           {Config{Config::kFew, 16, 2, 5}, Config{Config::kTile, 32, 2, 10},
+            Config{Config::kTile, 64, 1, 8}, Config{Config::kTile, 64, 1, 6}}) {
+        if (MakeCudaLinearKernel(spec, config).shared_bytes > gpu.limits().shared_bytes) continue;
+        configs.push_back(config);
+      }
+    }
+    linears.Add(spec, configs);
+  }
+  linears.Compile();
+
+  const CuDevicePtr pool = gpu.Allocate(kPoolBytes);
+  constexpr size_t kBlock = size_t{64} << 20;
+  std::vector<uint16_t> values(kBlock / 2);
+  Random random{7};
+  for (uint16_t& value : values) value = F32ToBF16(random.Value());
+  gpu.Upload(pool, values.data(), kBlock);
+  for (size_t at = kBlock; at < kPoolBytes; at += kBlock) gpu.Copy(pool + at, pool, kBlock);
+  const CuDevicePtr x = gpu.Allocate(4096 * 14336 * 2), y = gpu.Allocate(size_t{4096} * 32000 * 2);
+  const CuDevicePtr workspace = gpu.Allocate(kWorkspaceBytes);
+  gpu.Upload(x, values.data(), kBlock);
+  gpu.Copy(x + kBlock, x, 4096 * 14336 * 2 - kBlock);
+
+  for (size_t s = 0; s < std::size(kShapes); ++s) {
+    const LinearSpec& spec = linears.spec(s);
+    const size_t bytes = static_cast<size_t>(spec.n * spec.k * 2);
+    for (int64_t rows : kTimedRows) {
+      const size_t weights = kPoolBytes / bytes;
+      const size_t calls =
+          rows >= 512 ? 8 : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
+      bool chosen = false;  // the first that holds the rows is what a plan runs
+      for (const Compiled& c : linears.kernels(s)) {
+        if (rows > c.kernel.max_rows) continue;
+        const CudaLinearLaunch by_rule =
+            PlanCudaLinear(spec, c.kernel, rows, gpu.multiprocessors());
+        for (const CudaLinearLaunch& launch :
+             Launches(spec, c.kernel, rows, gpu.multiprocessors())) {
+          for (bool dependent : {true, false}) {
+            if (!dependent && (rows > 8 || chosen)) continue;
+            const double us = gpu.TimeGraph(rows >= 512 ? 5 : 9, [&] {
+              for (size_t i = 0; i < calls; ++i) {
+                Enqueue(gpu, c, {x, pool + i % weights * bytes, 0, 0, y, workspace}, rows, launch,
+                        dependent);
+              }
+            });
+            const bool is_chosen = !chosen && launch.whole_tiles == by_rule.whole_tiles;
+            std::printf("%ld %ld %ld %s%s%s %.2f%s\n", static_cast<long>(spec.n),
+                        static_cast<long>(spec.k), static_cast<long>(rows),
+                        Name(c.kernel.config).c_str(), CutText(spec, c.kernel, rows, launch),
+                        dependent ? "" : "-alone", us / static_cast<double>(calls),
+                        is_chosen && dependent ? " *" : "");
+          }
+        }
+        chosen = true;
+      }
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace quire::bench
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "", how = argc > 2 ? argv[2] : "";
+  if (mode == "check") return quire::bench::CheckLinears(quire::bench::Gpu(), how == "quick");
+  if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
+  if (mode == "time") return quire::bench::Time(quire::bench::Gpu(), how == "all");
+  std::fprintf(stderr, "usage: bench_cuda_linear check [quick] | record | time [all]\n");
+  return 2;
+}

@@ -1,0 +1,65 @@
+"""CUDA linears beside cuBLAS (through PyTorch) on one GPU: a table of microseconds and ratios.
+
+  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all]
+
+Both replay CUDA graphs over rotated weights; medians. Ours use programmatic dependent launch.
+"""
+import collections
+import statistics
+import subprocess
+import sys
+
+import torch
+
+GRAPH_BYTES = 2_000_000_000
+
+
+def cublas(pool, n, k, rows):
+    """Microseconds of one product, from graphs whose weights do not fit in L2 together."""
+    weights = pool.numel() // (n * k)
+    calls = 8 if rows >= 512 else min(weights, max(20, GRAPH_BYTES // (n * k * 2)))
+    views = [pool[i % weights * n * k:][:n * k].view(n, k) for i in range(calls)]
+    x = torch.randn(rows, k, device="cuda").to(torch.bfloat16)
+    y = torch.empty(rows, n, device="cuda", dtype=torch.bfloat16)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.matmul(x, views[0].t(), out=y)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for w in views:
+            torch.matmul(x, w.t(), out=y)
+    graph.replay()
+    times = []
+    for _ in range(5 if rows >= 512 else 9):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / calls)
+    return statistics.median(times)
+
+
+def main():
+    out = subprocess.run([sys.argv[1], "time"] + sys.argv[2:], check=True, capture_output=True,
+                         text=True).stdout
+    ours = collections.defaultdict(list)  # (n, k, rows): (us, body, chosen)
+    for line in out.splitlines():
+        n, k, rows, body, us, *chosen = line.split()
+        ours[int(n), int(k), int(rows)].append((float(us), body, bool(chosen)))
+    pool = torch.empty(3 << 29, device="cuda", dtype=torch.bfloat16)
+    for begin in range(0, pool.numel(), 1 << 27):
+        pool[begin:begin + (1 << 27)].normal_()
+    print("| n x k | rows | cuBLAS us | ours us | ratio | body | all that was measured, us |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for (n, k, rows), runs in ours.items():
+        peer = cublas(pool, n, k, rows)
+        us, body, _ = next(r for r in runs if r[2])
+        rest = "  ".join(f"{b} {t:.2f}" for t, b, _ in sorted(runs))
+        print(f"| {n} x {k} | {rows} | {peer:.2f} | {us:.2f} | {peer / us:.2f} | {body} | {rest} |",
+              flush=True)
+
+
+main()

@@ -1,0 +1,54 @@
+#include "tools/bench/cuda_linear_kernels.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace quire::bench {
+
+std::string Name(const CudaLinearConfig& config) {
+  return absl::StrCat(config.body == CudaLinearConfig::kFew ? "few" : "tile", config.rows, "/",
+                      config.groups, "/", config.stages);
+}
+
+LinearSpec Spec(int64_t n, int64_t k, DType element, DType y, bool bias, bool residual) {
+  LinearSpec spec;
+  spec.n = n;
+  spec.k = k;
+  spec.weight = spec.x = element;
+  spec.y = y;
+  spec.bias = bias;
+  spec.residual = residual;
+  spec.layout = WeightLayout::kRows;
+  return spec;
+}
+
+void Enqueue(const Gpu& gpu, const Compiled& compiled, const Operands& operands, int64_t rows,
+             const CudaLinearLaunch& launch, bool dependent) {
+  KernelArguments arguments;
+  for (CuDevicePtr pointer : {operands.x, operands.weight, operands.bias, operands.residual,
+                              operands.y, operands.workspace}) {
+    arguments.Add(pointer);
+  }
+  arguments.Add(static_cast<int>(rows));
+  arguments.Add(launch.whole_tiles);
+  gpu.Launch(compiled.function, launch.grid, compiled.kernel.block_threads,
+             compiled.kernel.shared_bytes, dependent, arguments);
+}
+
+std::vector<CudaLinearLaunch> Launches(const LinearSpec& spec, const CudaLinearKernel& kernel,
+                                       int64_t rows, int multiprocessors) {
+  if (kernel.config.body == CudaLinearConfig::kFew) {
+    return {PlanCudaLinear(spec, kernel, rows, multiprocessors)};
+  }
+  const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
+  const int64_t full = tiles / multiprocessors * multiprocessors;
+  std::vector<CudaLinearLaunch> launches;
+  for (int64_t whole : {tiles, full, int64_t{0}}) {
+    if (!launches.empty() && whole == launches.back().whole_tiles) continue;
+    if (tiles - whole > 4096) continue;
+    launches.push_back(PlanCudaLinearTiles(spec, kernel, rows, multiprocessors, whole));
+    if (static_cast<size_t>(launches.back().workspace_bytes) > kWorkspaceBytes) launches.pop_back();
+  }
+  return launches;
+}
+
+}  // namespace quire::bench
