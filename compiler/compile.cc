@@ -17,10 +17,13 @@ namespace {
 
 absl::Status CheckSignature(const Module& module) {
   const Type wanted{DType::kI32, {Extent::Letter('T')}};
-  const bool is_step =
-      module.funcs.size() == 1 && module.funcs[0]->name() == "step" &&
-      module.funcs[0]->args().size() == 2 && module.funcs[0]->args()[0]->type == wanted &&
-      module.funcs[0]->args()[1]->type == wanted && module.funcs[0]->returns().size() == 1;
+  auto is_arg = [&module, &wanted](size_t i, absl::string_view name) {
+    const Op& arg = *module.funcs[0]->args()[i];
+    return arg.name == name && arg.type == wanted;
+  };
+  const bool is_step = module.funcs.size() == 1 && module.funcs[0]->name() == "step" &&
+                       module.funcs[0]->args().size() == 2 && is_arg(0, "ids") &&
+                       is_arg(1, "pos") && module.funcs[0]->returns().size() == 1;
   if (!is_step) {
     return WithLine(absl::InvalidArgumentError("the module is not a decoder's definition"),
                     "allowed",

@@ -30,8 +30,8 @@ struct CompiledTarget {
   std::vector<PassReport> reports;  // for --explain; select-kernels and plan-memory included
 };
 
-// `raised` has one function, @step(ids: i32[T], pos: i32[T]) -> logits f32[T,V]; `tensors` is what
-// Plan.tensors will hold.
+// `raised` has one function, @step(%ids: i32[T], %pos: i32[T]) -> logits f32[T,V], by these names:
+// devices bind a program's arguments by name. `tensors` is what Plan.tensors will hold.
 absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target& target,
                                              const CompileOptions& options,
                                              const TensorTable& tensors);

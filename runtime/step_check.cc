@@ -40,6 +40,11 @@ absl::Status CheckStep(const Step& step, const plan::TargetT& target, const plan
   QUIRE_RETURN_IF_ERROR(
       CheckAll(step.positions, "a position", std::numeric_limits<int32_t>::max()));
   QUIRE_RETURN_IF_ERROR(CheckAll(step.logit_rows, "a logit row", rows));
+  // Buffers are placed for R <= T: more would lie over one another and beyond the arena.
+  if (step.logit_rows.size() > step.ids.size()) {
+    return Wrong("the number of logit rows", static_cast<int64_t>(step.logit_rows.size()),
+                 absl::StrCat("at most ", rows));
+  }
   if (logit_floats != step.logit_rows.size() * static_cast<size_t>(vocabulary)) {
     return Wrong("the number of logits", static_cast<int64_t>(logit_floats),
                  absl::StrCat(static_cast<int64_t>(step.logit_rows.size()) * vocabulary));

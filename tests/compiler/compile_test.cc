@@ -168,6 +168,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "func @step(%ids: i32[T]) {\n  %w = weight {name=\"w\"} : f32[4,8]\n"
                   "  %y = embed %w, %ids : f32[T,8]\n  return %y\n}\n",
                   "the module is not a decoder's definition"},
+        Signature{"OtherArgumentName",
+                  "func @step(%tokens: i32[T], %pos: i32[T]) {\n"
+                  "  %w = weight {name=\"w\"} : f32[4,8]\n"
+                  "  %y = embed %w, %tokens : f32[T,8]\n  return %y\n}\n",
+                  "the module is not a decoder's definition"},
         Signature{"FloatIds",
                   "func @step(%ids: f32[T], %pos: i32[T]) {\n"
                   "  %w = weight {name=\"w\"} : f32[4,8]\n"

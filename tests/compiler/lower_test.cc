@@ -121,7 +121,7 @@ TEST(LowerTest, OneLayer) {
   return %v0, %v1
 }
 )",
-          "linear n=128 k=64 w=bf16 bias=0 residual=0 layout=rows16",
+          "linear n=128 k=64 w=bf16 x=f32 y=f32 bias=0 residual=0 layout=rows16",
           R"(row func @row(%0: f32[T,64], %1: i32[R]) {
   %v0 = take %0, %1 : f32[R,64]
   return %v0
@@ -149,14 +149,14 @@ TEST(LowerTest, OneLayer) {
   return %v0
 }
 )",
-          "linear n=64 k=64 w=bf16 bias=1 residual=1 layout=rows16",
+          "linear n=64 k=64 w=bf16 x=f32 y=f32 bias=1 residual=1 layout=rows16",
           // Rows R are written T where no rows are taken.
           R"(row func @row(%0: f32[T,64], %1: f32[64]) {
   %v0 = rms_norm %0, %1 {eps=0.00001} : f32[T,64]
   return %v0
 }
 )",
-          "linear n=100 k=64 w=f16 bias=0 residual=0 layout=rows16"));
+          "linear n=100 k=64 w=f16 x=f32 y=f32 bias=0 residual=0 layout=rows16"));
 }
 
 TEST(LowerTest, WeightsAndLayersOfOneLayer) {
