@@ -111,6 +111,7 @@ TEST(CompileTest, IsAFunctionOfItsArguments) {
     absl::StatusOr<CompiledTarget> compiled =
         CompileTarget(module, Target{}, CompileOptions{}, tensors);
     EXPECT_TRUE(compiled.ok()) << compiled.status();
+    if (!compiled.ok()) return std::string();
     flatbuffers::FlatBufferBuilder builder;
     builder.Finish(plan::CreateTarget(builder, &compiled->target));
     return std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()),
