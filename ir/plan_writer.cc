@@ -68,7 +68,9 @@ absl::Status PlanWriter::Failed(absl::string_view action) const {
   const int error = errno;
   const std::string message =
       absl::StrCat(path_, ": cannot ", action, ": ", std::generic_category().message(error));
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return absl::ResourceExhaustedError(message);
+  }
   return absl::InvalidArgumentError(message);
 }
 
