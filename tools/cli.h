@@ -34,7 +34,11 @@ int FailUsage(const std::string& message);
 // A verb adds its options to `app` and returns what runs it, once the command line is parsed.
 using VerbMain = std::function<int()>;
 VerbMain AddCompileVerb(CLI::App* app);
+VerbMain AddRunVerb(CLI::App* app);
 VerbMain AddDumpVerb(CLI::App* app);
+VerbMain AddCheckVerb(CLI::App* app);
+VerbMain AddVerifyVerb(CLI::App* app);
+VerbMain AddBenchVerb(CLI::App* app);
 
 }  // namespace quire
 

@@ -20,7 +20,12 @@ struct Verb {
 
 constexpr Verb kVerbs[] = {
     {"compile", "compile a model directory, a .gguf or a .qir file to a plan", AddCompileVerb},
+    {"run", "generate text, or token ids, with a plan", AddRunVerb},
     {"dump", "look into a plan, or at the tables of ops and passes", AddDumpVerb},
+    {"check", "say whether a plan can be loaded here, and if not, what to do", AddCheckVerb},
+    {"verify", "compare a plan with its definition, and with itself in other batches",
+     AddVerifyVerb},
+    {"bench", "measure how fast a plan reads prompts and decodes here", AddBenchVerb},
 };
 
 // --kv_dtype and --kv-dtype are the same flag: '_' in a long flag's name becomes '-'.

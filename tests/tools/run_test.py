@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Generating text with the demo model from the command line."""
+import json
+
+import quire_test
+from quire_test import FAILURE, QuireTest, VERIFICATION
+
+PROMPTS = ("Once upon a time", "The little dog", "One day a girl named")
+
+
+class RunTest(QuireTest):
+    def setUp(self):
+        super().setUp()
+        self.story()
+
+    def run_json(self, *arguments):
+        return json.loads(self.quire("run", "story.qplan", "--output=json", *arguments)[0])
+
+    def test_text_is_data_and_timing_is_not(self):
+        out, err = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "24")
+        self.assertGreater(len(out.split()), 8)
+        self.assertTrue(out.endswith("\n"))
+        self.assertIn("tokens/s", err)
+        self.assertNotIn("tokens/s", out)
+        quiet = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "24", "-q")
+        self.assertEqual(quiet, (out, ""))
+
+    def test_echo_puts_the_prompt_first(self):
+        out, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8")
+        self.assertEqual(self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8", "--echo")[0], PROMPTS[0] + out)
+
+    def test_text_ids_and_json_agree(self):
+        text, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "20")
+        ids, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "20", "--output=ids")
+        result = self.run_json("-p", PROMPTS[0], "-n", "20")["results"][0]
+        self.assertEqual(result["text"] + "\n", text)
+        self.assertEqual(result["ids"], [int(word) for word in ids.split()])
+
+    def test_prompts_together_and_alone(self):
+        together = self.run_json(*(word for prompt in PROMPTS for word in ("-p", prompt)), "-n", "32", "--logprobs")
+        for prompt, result in zip(PROMPTS, together["results"], strict=True):
+            alone = self.run_json("-p", prompt, "-n", "32", "--logprobs")["results"][0]
+            self.assertEqual(alone["ids"], result["ids"])
+            self.assertEqual(alone["logprobs"], result["logprobs"])
+
+    def test_several_prompts_are_labelled(self):
+        (self.folder / "third.txt").write_text(PROMPTS[2])
+        out, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-p", PROMPTS[1], "--prompt-file", "third.txt",
+                            "-n", "4")
+        labels = [line for line in out.splitlines() if line.startswith("=== ")]
+        self.assertEqual(labels, ["=== prompt 1", "=== prompt 2", "=== third.txt"])
+
+    def test_chunks_threads_and_memory_change_nothing(self):
+        prompt = " ".join(PROMPTS)
+        whole = self.run_json("-p", prompt, "-n", "24", "--logprobs")["results"]
+        for more in (["--chunk=1"], ["--chunk=5"], ["--threads=1"], ["--threads=2"], ["--memory=1MiB"]):
+            self.assertEqual(self.run_json("-p", prompt, "-n", "24", "--logprobs", *more)["results"], whole, more)
+
+    def test_seed_decides_the_draw(self):
+        def draw(seed):
+            return self.run_json("-p", PROMPTS[0], "-n", "32", "--temperature=1.5", f"--seed={seed}")["results"]
+
+        self.assertEqual(draw(7), draw(7))
+        self.assertNotEqual(draw(7), draw(8))
+
+    def test_samples_differ(self):
+        results = self.run_json("-p", PROMPTS[0], "-n", "32", "--temperature=1.5", "--samples=3")["results"]
+        self.assertEqual(len({tuple(result["ids"]) for result in results}), 3)
+        self.assertEqual(results[1]["prompt"], "prompt 1, sample 2")
+
+    def test_top_k_of_one_is_greedy(self):
+        greedy = self.run_json("-p", PROMPTS[1], "-n", "24", "--greedy")["results"]
+        self.assertEqual(self.run_json("-p", PROMPTS[1], "-n", "24", "--top-k=1")["results"], greedy)
+
+    def test_stop_text_is_left_out(self):
+        whole = self.run_json("-p", PROMPTS[0], "-n", "40")["results"][0]["text"]
+        stop = whole.split()[4]
+        result = self.run_json("-p", PROMPTS[0], "-n", "40", "--stop", stop)["results"][0]
+        self.assertEqual(result["finish"], "stop-string")
+        self.assertEqual(result["text"], whole[:whole.index(stop)])
+
+    def test_log_probabilities_are_those_of_the_choice(self):
+        result = self.run_json("-p", PROMPTS[0], "-n", "8", "--top-logprobs=3")["results"][0]
+        for chosen, logprob, top in zip(result["ids"], result["logprobs"], result["top_logprobs"], strict=True):
+            self.assertEqual(top[0], {"id": chosen, "logprob": logprob})
+            self.assertLessEqual(logprob, 0)
+            self.assertEqual(len(top), 3)
+
+    def test_length(self):
+        result = self.run_json("-p", PROMPTS[0], "-n", "5", "--ignore-eos")["results"][0]
+        self.assertEqual((len(result["ids"]), result["finish"]), (5, "length"))
+
+    def test_packed_plan_says_the_same(self):
+        expected = self.run_json("-p", PROMPTS[0], "-n", "24", "--logprobs")["results"]
+        self.story("packed.qplan", "--weights=pack")
+        out, _ = self.quire("run", "packed.qplan", "-p", PROMPTS[0], "-n", "24", "--logprobs", "--output=json")
+        self.assertEqual(json.loads(out)["results"], expected)
+
+    def test_plan_lowered_again_says_the_same(self):
+        expected = self.run_json("-p", PROMPTS[0], "-n", "24", "--logprobs")["results"]
+        self.quire("compile", "story.qplan", "-o", "again.qplan")
+        out, _ = self.quire("run", "again.qplan", "-p", PROMPTS[0], "-n", "24", "--logprobs", "--output=json")
+        self.assertEqual(json.loads(out)["results"], expected)
+
+
+class LogprobsNeedAFormat(QuireTest):
+    def test_text_has_no_room(self):
+        self.assertIn("--output=json", self.error("run", "x", "-p", "y", "--logprobs", code=quire_test.USAGE))
+
+
+class CheckTest(QuireTest):
+    def test_everything_is_there(self):
+        self.story()
+        out, _ = self.quire("check", "story.qplan")
+        for question in ("plan", "target", "device", "weights", "memory", "load"):
+            self.assertRegex(out, rf"(?m)^{question} +ok: ")
+        self.assertEqual(self.quire("check", "story.qplan", "-q"), ("", ""))
+
+
+class VerifyTest(QuireTest):
+    def test_demo_model(self):
+        self.story()
+        out, _ = self.quire("verify", "story.qplan", "-p", PROMPTS[0])
+        self.assertEqual(out.count("passes: ok: "), 1)
+        self.assertEqual(out.count("reference: ok: "), 2)
+        self.assertEqual(out.count("same bits: ok: "), 6)
+
+    def test_other_weights_than_the_definition_has(self):
+        plan = self.story("packed.qplan", "--weights=pack")
+        content = bytearray(plan.read_bytes())
+        # The first weight of the plan; opening reads no contents of sections.
+        content[4096:8192] = content[8192:12288]
+        plan.write_bytes(content)
+        out, _ = self.quire("verify", "packed.qplan", code=VERIFICATION)
+        self.assertRegex(out, r"reference: DIFFERS: prefill of 16 tokens: relative error of the logits \S+, allowed \S+;")
+        self.error("check", "packed.qplan", "--contents", "-q", code=FAILURE)
+
+
+class BenchTest(QuireTest):
+    def test_json(self):
+        self.story()
+        out, _ = self.quire("bench", "story.qplan", "--prompt=32", "--gen=8", "--batch=1,3", "--repeat=2",
+                            "--format=json")
+        bench = json.loads(out)
+        self.assertEqual([row["batch"] for row in bench["results"]], [1, 3])
+        for row in bench["results"]:
+            self.assertGreater(row["prefill_tokens_per_s"], 0)
+            self.assertGreater(row["decode_tokens_per_s"], 0)
+            self.assertGreater(row["decode_bandwidth_share"], 0)
+
+
+if __name__ == "__main__":
+    quire_test.main()

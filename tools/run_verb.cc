@@ -1,0 +1,257 @@
+// quire run: prompts in, streamed continuations out.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "ir/file.h"
+#include "ir/status.h"
+#include "runtime/engine.h"
+#include "tools/cli.h"
+#include "tools/progress.h"
+#include "tools/run_output.h"
+#include "tools/session.h"
+
+namespace quire {
+namespace {
+
+struct Options {
+  SessionOptions session;
+  std::vector<std::string> prompts, prompt_files, ids, stop;
+  std::string output = "text";
+  int32_t max_tokens = 64, samples = 1;
+  std::optional<float> temperature, top_p, repeat_penalty;
+  std::optional<int32_t> top_k;
+  SamplingParams sampling;
+  bool greedy = false, echo = false, ignore_eos = false, no_special = false, quiet = false;
+  EngineOptions engine;
+};
+
+struct Prompt {
+  std::string label;
+  Request request;
+};
+
+absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(word, &id)) {
+      return WithLine(absl::InvalidArgumentError(absl::StrCat("--ids: ", word, " is not an id")),
+                      "allowed", "integers, separated by commas");
+    }
+    ids.push_back(id);
+  }
+  if (ids.empty()) return absl::InvalidArgumentError("--ids: no id");
+  return ids;
+}
+
+absl::StatusOr<std::vector<Prompt>> Prompts(const Options& options) {
+  std::vector<Prompt> prompts;
+  for (const std::string& text : options.prompts) {
+    prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
+    prompts.back().request.text = text;
+  }
+  for (const std::string& path : options.prompt_files) {
+    QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+    prompts.push_back({path, {}});
+    prompts.back().request.text = std::string(file.text());
+  }
+  for (const std::string& text : options.ids) {
+    prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
+    QUIRE_ASSIGN_OR_RETURN(prompts.back().request.ids, ParseIds(text));
+  }
+  return prompts;
+}
+
+// What the model's author recommends, with what the user asks for on top.
+SamplingParams ChooseSampling(const Options& options, const SamplingParams& recommended) {
+  SamplingParams sampling = options.sampling;
+  sampling.temperature = recommended.temperature;
+  sampling.top_k = recommended.top_k;
+  sampling.top_p = recommended.top_p;
+  sampling.repetition_penalty = recommended.repetition_penalty;
+  const bool filters = options.top_k || options.top_p || sampling.min_p > 0;
+  if (filters && sampling.temperature == 0) sampling.temperature = 1;
+  sampling.temperature = options.temperature.value_or(sampling.temperature);
+  sampling.top_k = options.top_k.value_or(sampling.top_k);
+  sampling.top_p = options.top_p.value_or(sampling.top_p);
+  sampling.repetition_penalty = options.repeat_penalty.value_or(sampling.repetition_penalty);
+  if (options.greedy) sampling.temperature = 0;
+  return sampling;
+}
+
+// A step that computes more rows than it chooses tokens works on prompts.
+struct Timing {
+  int64_t prompt_tokens = 0, decoded_tokens = 0;
+  double prefill_s = 0, decode_s = 0;
+
+  void Add(const EngineCounters& before, const EngineCounters& after, double seconds) {
+    const int64_t computed = after.computed_tokens - before.computed_tokens;
+    const int64_t chosen = after.chosen_tokens - before.chosen_tokens;
+    if (computed > chosen) {
+      prompt_tokens += computed;
+      prefill_s += seconds;
+    } else {
+      decoded_tokens += chosen;
+      decode_s += seconds;
+    }
+  }
+  static double Rate(int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+  nlohmann::ordered_json Json(double load_ms) const {
+    return {{"load_ms", load_ms},
+            {"prompt_tokens", prompt_tokens},
+            {"prompt_tokens_per_s", Rate(prompt_tokens, prefill_s)},
+            {"decoded_tokens", decoded_tokens},
+            {"decoded_tokens_per_s", Rate(decoded_tokens, decode_s)}};
+  }
+  std::string Text(double load_ms) const {
+    return absl::StrFormat(
+        "load %.0f ms; prompt %d tokens, %.1f tokens/s; generated %d tokens, %.1f tokens/s\n",
+        load_ms, prompt_tokens, Rate(prompt_tokens, prefill_s), decoded_tokens,
+        Rate(decoded_tokens, decode_s));
+  }
+};
+
+absl::Status Generate(Engine& engine, RunOutput& output, Progress& progress, Timing* timing) {
+  absl::Status failed;
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) {
+    const EngineCounters before = engine.counters();
+    const auto begin = std::chrono::steady_clock::now();
+    events.clear();
+    QUIRE_RETURN_IF_ERROR(engine.Step(&events));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    timing->Add(before, engine.counters(), taken.count());
+    if (!events.empty()) progress.Clear();
+    for (const TokenEvent& event : events) {
+      output.Take(event);
+      if (event.finish == FinishReason::kFailed) failed = absl::InternalError(event.error);
+    }
+  }
+  return failed;
+}
+
+absl::Status Run(Options& options) {
+  QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, Prompts(options));
+  Progress progress;
+  progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
+  QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
+  options.engine.max_sequences = std::max(options.engine.max_sequences,
+                                          static_cast<int32_t>(prompts.size()) * options.samples);
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                         session.model->CreateEngine(options.engine));
+  const SamplingParams sampling = ChooseSampling(options, session.model->info().sampling);
+  RunOutput output(options.output == "text"  ? RunFormat::kText
+                   : options.output == "ids" ? RunFormat::kIds
+                                             : RunFormat::kJson,
+                   sampling.logprobs);
+  for (Prompt& prompt : prompts) {
+    Request& request = prompt.request;
+    request.add_special = !options.no_special;
+    request.max_tokens = options.max_tokens;
+    request.samples = options.samples;
+    request.sampling = sampling;
+    request.stop = options.stop;
+    request.ignore_eos = options.ignore_eos;
+    const std::string lead = options.echo ? request.text : "";
+    const absl::StatusOr<RequestId> id = engine->Submit(std::move(request));
+    if (absl::IsResourceExhausted(id.status())) {
+      return WithLine(WithPrefix(id.status(), prompt.label), "now",
+                      absl::StrCat("--memory=", options.engine.cache_bytes));
+    }
+    if (!id.ok()) return WithPrefix(id.status(), prompt.label);
+    output.Add(*id, options.samples, prompt.label, lead);
+  }
+  progress.Show("reading the prompt ...");
+  Timing timing;
+  const absl::Status status = Generate(*engine, output, progress, &timing);
+  output.Finish(timing.Json(session.load_ms));
+  if (!options.quiet) std::fputs(timing.Text(session.load_ms).c_str(), stderr);
+  return status;
+}
+
+void AddSamplingOptions(CLI::App* app, Options* options) {
+  SamplingParams& sampling = options->sampling;
+  CLI::Option* temperature =
+      app->add_option("--temperature,--temp", options->temperature, "0: the most probable token")
+          ->check(CLI::Range(0.0, 100.0));
+  CLI::Option* top_k =
+      app->add_option("--top-k", options->top_k, "draw among so many most probable tokens; 0: all")
+          ->check(CLI::NonNegativeNumber);
+  CLI::Option* top_p =
+      app->add_option("--top-p", options->top_p, "draw among the most probable that sum to this")
+          ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* min_p =
+      app->add_option("--min-p", sampling.min_p,
+                      "draw among those of at least this part of the highest probability")
+          ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* greedy = app->add_flag("--greedy", options->greedy,
+                                      "the most probable token, whatever the model asks");
+  for (CLI::Option* other : {temperature, top_k, top_p, min_p}) greedy->excludes(other);
+  app->add_option("--repeat-penalty", options->repeat_penalty,
+                  "divides logits of tokens that are there already");
+  app->add_option("--presence-penalty", sampling.presence_penalty,
+                  "is subtracted from logits of generated tokens, once");
+  app->add_option("--frequency-penalty", sampling.frequency_penalty,
+                  "is subtracted from logits of generated tokens, each time");
+  app->add_option("--seed", sampling.seed, "of the draws; the same seed gives the same text");
+  app->add_option("--samples", options->samples, "continuations of each prompt")
+      ->check(CLI::Range(1, 1024));
+}
+
+}  // namespace
+
+VerbMain AddRunVerb(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  AddSessionOptions(app, &options->session);
+  app->add_option("-p,--prompt", options->prompts, "a prompt; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--prompt-file", options->prompt_files, "a file whose text is a prompt")
+      ->expected(1);
+  app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3")->expected(1);
+  app->add_option("-n,--max-tokens", options->max_tokens, "tokens to generate at most (64)")
+      ->check(CLI::Range(1, 1 << 30));
+  AddSamplingOptions(app, options.get());
+  app->add_option("--stop", options->stop, "end before this text; may be given several times")
+      ->expected(1);
+  app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
+  app->add_flag("--no-special", options->no_special, "put no bos or eos around the prompt");
+  app->add_flag("--echo", options->echo, "print the prompt before its continuation");
+  app->add_flag("--logprobs", options->sampling.logprobs,
+                "log-probabilities of the tokens; with --output=ids or json");
+  app->add_option("--top-logprobs", options->sampling.top_logprobs,
+                  "and of so many most probable ones; with --output=json")
+      ->check(CLI::Range(0, 1000));
+  app->add_option("--memory", options->engine.cache_bytes,
+                  "bytes for keys and values, such as 512MiB (1GiB)")
+      ->transform(CLI::AsSizeValue(false));
+  app->add_option("--chunk", options->engine.chunk_tokens,
+                  "tokens of a prompt in one step at most; 0: as the step allows")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--output", options->output, "text, ids or json")
+      ->check(CLI::IsMember({"text", "ids", "json"}));
+  app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
+  return [options] {
+    if (options->prompts.empty() && options->prompt_files.empty() && options->ids.empty()) {
+      return FailUsage("quire run: no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3");
+    }
+    if (options->sampling.top_logprobs > 0) options->sampling.logprobs = true;
+    if (options->sampling.logprobs && options->output == "text") {
+      return FailUsage("quire run: --logprobs does not go with text\n  fix: --output=json");
+    }
+    const absl::Status status = Run(*options);
+    return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
+  };
+}
+
+}  // namespace quire

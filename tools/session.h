@@ -1,0 +1,37 @@
+// A plan opened on a device as the flags say: what run, bench and verify work with.
+#ifndef QUIRE_TOOLS_SESSION_H_
+#define QUIRE_TOOLS_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "ir/plan_generated.h"
+#include "runtime/model.h"
+
+namespace quire {
+
+struct SessionOptions {
+  std::string plan;
+  ModelOptions model;
+};
+
+// The flags of these options, the same for every verb.
+void AddSessionOptions(CLI::App* app, SessionOptions* options);
+
+struct Session {
+  std::unique_ptr<Model> model;
+  const plan::TargetT* target = nullptr;
+  double load_ms = 0;
+
+  int32_t vocabulary() const { return model->info().vocabulary; }
+};
+
+// Errors: those of Model::Open.
+absl::StatusOr<Session> OpenSession(const SessionOptions& options);
+
+}  // namespace quire
+
+#endif  // QUIRE_TOOLS_SESSION_H_

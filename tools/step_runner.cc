@@ -1,0 +1,52 @@
+#include "tools/step_runner.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "ir/status.h"
+
+namespace quire {
+
+absl::StatusOr<StepRunner> StepRunner::Create(Program* program, const StepRunnerShape& shape,
+                                              uint32_t page_seed) {
+  StepRunner runner(program, shape);
+  const int32_t pages = (shape.max_tokens + shape.page_tokens - 1) / shape.page_tokens;
+  QUIRE_ASSIGN_OR_RETURN(runner.pool_, program->CreatePool(pages * shape.sequences));
+  std::vector<int32_t> order(static_cast<size_t>(pages) * static_cast<size_t>(shape.sequences));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(page_seed));
+  for (int32_t s = 0; s < shape.sequences; ++s) {
+    runner.pages_.emplace_back(order.begin() + s * pages, order.begin() + (s + 1) * pages);
+  }
+  runner.tokens_.resize(static_cast<size_t>(shape.sequences));
+  return runner;
+}
+
+absl::StatusOr<std::vector<float>> StepRunner::Append(absl::Span<const std::vector<int32_t>> ids) {
+  std::vector<int32_t> all_ids, positions;
+  std::vector<SequenceRows> sequences;
+  for (size_t s = 0; s < ids.size(); ++s) {
+    if (ids[s].empty()) continue;
+    SequenceRows& part = sequences.emplace_back();
+    part.first_row = static_cast<int32_t>(all_ids.size());
+    part.rows = static_cast<int32_t>(ids[s].size());
+    for (const int32_t id : ids[s]) {
+      all_ids.push_back(id);
+      positions.push_back(tokens_[s]++);
+    }
+    part.context_tokens = tokens_[s];
+    const auto pages =
+        static_cast<size_t>((tokens_[s] + shape_.page_tokens - 1) / shape_.page_tokens);
+    part.pages = absl::MakeConstSpan(pages_[s]).first(pages);
+  }
+  std::vector<int32_t> rows(all_ids.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  std::vector<float> logits(all_ids.size() * static_cast<size_t>(shape_.vocabulary));
+  QUIRE_RETURN_IF_ERROR(
+      program_->Run({all_ids, positions, rows, sequences}, *pool_, absl::MakeSpan(logits)));
+  return logits;
+}
+
+}  // namespace quire

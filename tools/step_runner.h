@@ -1,0 +1,45 @@
+// Logits of token sequences straight from a program, without an engine: what `quire verify`
+// compares.
+#ifndef QUIRE_TOOLS_STEP_RUNNER_H_
+#define QUIRE_TOOLS_STEP_RUNNER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/device.h"
+
+namespace quire {
+
+struct StepRunnerShape {
+  int32_t vocabulary = 0;
+  int32_t page_tokens = 0;
+  int32_t sequences = 1;
+  int32_t max_tokens = 0;  // of each sequence
+};
+
+class StepRunner {
+ public:
+  // `program` must outlive the runner. The sequences' pages lie in an order drawn from `page_seed`.
+  static absl::StatusOr<StepRunner> Create(Program* program, const StepRunnerShape& shape,
+                                           uint32_t page_seed);
+
+  // One step that appends ids[s] to sequence s; a sequence with no ids takes no part. Returns
+  // logits [T, V] of all rows, sequence after sequence.
+  absl::StatusOr<std::vector<float>> Append(absl::Span<const std::vector<int32_t>> ids);
+
+ private:
+  StepRunner(Program* program, const StepRunnerShape& shape) : program_(program), shape_(shape) {}
+
+  Program* program_;
+  StepRunnerShape shape_;
+  std::unique_ptr<PagePool> pool_;
+  std::vector<std::vector<int32_t>> pages_;  // block tables
+  std::vector<int32_t> tokens_;              // in each sequence
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_TOOLS_STEP_RUNNER_H_

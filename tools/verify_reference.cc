@@ -1,0 +1,183 @@
+#include "tools/verify_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/spec.h"
+#include "ir/file.h"
+#include "ir/fingerprint.h"
+#include "ir/reference/dequantize.h"
+#include "ir/reference/interpreter.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "runtime/weights.h"
+
+namespace quire {
+namespace {
+
+constexpr double kUnit = 0x1p-24;
+constexpr double kDoubleUnit = 0x1p-53;
+// Small, so that errors add up as they are; large beside the interpreter's own 2^-53.
+constexpr double kDisturbance = 0x1p-16;
+
+double StorageUnit(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    default:
+      return kUnit;
+  }
+}
+
+// The relative error that a launch of this kernel adds.
+double LaunchError(const KernelSpec& spec) {
+  if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
+    const bool blocks = InfoOf(linear->weight).block_elements > 1;
+    return blocks ? std::sqrt(32.0) / (127 * std::sqrt(12.0))
+                  : std::sqrt(static_cast<double>(linear->k)) * kUnit;
+  }
+  if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
+    return std::sqrt(2.0 / 3) * StorageUnit(attention->kv);
+  }
+  return 4 * kUnit;
+}
+
+// The same in the reference's arithmetic, where nothing is stored in another type.
+double ReferenceError(const KernelSpec& spec) {
+  const auto* linear = std::get_if<LinearSpec>(&spec);
+  return kDoubleUnit * (linear == nullptr ? 4 : std::sqrt(static_cast<double>(linear->k)));
+}
+
+// The `e` of the header.
+double GreatestError(const plan::TargetT& target, double (*error_of)(const KernelSpec&)) {
+  double greatest = 0;
+  for (const auto& kernel : target.kernels) {
+    const absl::StatusOr<KernelSpec> spec = ParseSpec(kernel->spec);
+    if (spec.ok()) greatest = std::max(greatest, error_of(*spec));
+  }
+  return greatest;
+}
+
+absl::StatusOr<reference::Tensor> ReadTensor(const plan::PlanT& plan, const TensorFiles& files,
+                                             absl::string_view name) {
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const plan::TensorT& tensor = *plan.tensors[i];
+    if (tensor.name != name) continue;
+    QUIRE_ASSIGN_OR_RETURN(absl::Span<const uint8_t> bytes, files.Read(static_cast<uint32_t>(i)));
+    QUIRE_ASSIGN_OR_RETURN(reference::Tensor value, reference::Tensor::Zeros(tensor.extents));
+    QUIRE_RETURN_IF_ERROR(
+        Dequantize(*ParseDType(tensor.dtype), bytes, absl::MakeSpan(value.values)));
+    return value;
+  }
+  return absl::DataLossError(
+      absl::StrCat("the plan's IR names tensor ", name, ", the plan does not"));
+}
+
+// Multiplies every element by 1 + a normal error. The same name gives the same errors.
+void Disturb(absl::string_view name, double deviation, reference::Tensor* tensor) {
+  std::mt19937_64 random(Fingerprint({reinterpret_cast<const uint8_t*>(name.data()), name.size()}));
+  std::normal_distribution<double> error(0, deviation);
+  for (double& value : tensor->values) value *= 1 + error(random);
+}
+
+// Makes every type but that of ids f32, which the interpreter does not round to.
+void Widen(Func* step) {
+  for (const auto& op : step->ops()) {
+    if (op->type.dtype != DType::kI32) op->type.dtype = DType::kF32;
+  }
+}
+
+// Logits [T, V] of @step on `ids`.
+absl::StatusOr<reference::Tensor> Logits(const Func& step, const reference::WeightFn& weights,
+                                         absl::Span<const int32_t> ids) {
+  const auto T = static_cast<int64_t>(ids.size());
+  QUIRE_ASSIGN_OR_RETURN(reference::Tensor id_values, reference::Tensor::Zeros({T}));
+  QUIRE_ASSIGN_OR_RETURN(reference::Tensor positions, reference::Tensor::Zeros({T}));
+  for (size_t t = 0; t < ids.size(); ++t) {
+    id_values.values[t] = ids[t];
+    positions.values[t] = static_cast<double>(t);
+  }
+  reference::Inputs inputs;
+  inputs.weights = weights;
+  inputs.args[step.args()[0]->name] = std::move(id_values);
+  if (step.args().size() == 3) inputs.args[step.args()[2]->name] = positions;  // all rows
+  inputs.args[step.args()[1]->name] = std::move(positions);
+  QUIRE_ASSIGN_OR_RETURN(std::vector<reference::Tensor> results,
+                         reference::Interpret(step, inputs));
+  return std::move(results[0]);
+}
+
+double Distance(absl::Span<const double> row, absl::Span<const double> reference) {
+  double mean = 0, error = 0, norm = 0;
+  for (const double value : reference) mean += value;
+  mean /= static_cast<double>(reference.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    error += (row[i] - reference[i]) * (row[i] - reference[i]);
+    norm += (reference[i] - mean) * (reference[i] - mean);
+  }
+  return std::sqrt(error / norm);
+}
+
+// A row's relative error, and the greatest of all rows.
+double WorstDistance(const reference::Tensor& a, const reference::Tensor& reference) {
+  double worst = 0;
+  const auto V = static_cast<size_t>(reference.last());
+  for (int64_t t = 0; t < reference.extent(0); ++t) {
+    const double distance = Distance({a.row(t), V}, {reference.row(t), V});
+    worst = std::isnan(distance) ? INFINITY : std::max(worst, distance);
+  }
+  return worst;
+}
+
+// The only function of a text.
+absl::StatusOr<std::unique_ptr<Func>> ParseStep(const std::string& text) {
+  QUIRE_ASSIGN_OR_RETURN(Module module, Parse(text, "ir"));
+  return std::move(module.funcs[0]);
+}
+
+}  // namespace
+
+absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::TargetT& target,
+                                           const std::string& plan_path,
+                                           const std::string& weights_dir,
+                                           absl::Span<const int32_t> ids) {
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Func> step, ParseStep(plan.ir));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Func> lowered, ParseStep(target.programs[0]->ir));
+  const TensorFiles files(plan, FolderOf(plan_path), weights_dir);
+  const auto weights = [&](absl::string_view name, const Type&) {
+    return ReadTensor(plan, files, name);
+  };
+  const auto disturbed = [&](absl::string_view name,
+                             const Type&) -> absl::StatusOr<reference::Tensor> {
+    QUIRE_ASSIGN_OR_RETURN(reference::Tensor tensor, ReadTensor(plan, files, name));
+    if (tensor.rank() >= 2) Disturb(name, kDisturbance, &tensor);
+    return tensor;
+  };
+  Reference reference;
+  QUIRE_ASSIGN_OR_RETURN(reference.logits, Logits(*step, weights, ids));
+  Widen(lowered.get());
+  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor low, Logits(*lowered, weights, ids));
+  Widen(step.get());
+  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor off, Logits(*step, disturbed, ids));
+  const auto V = static_cast<size_t>(reference.logits.last());
+  double greatest_gain = 0;
+  for (int64_t t = 0; t < reference.logits.extent(0); ++t) {
+    const double gain = Distance({off.row(t), V}, {reference.logits.row(t), V}) / kDisturbance;
+    reference.allowed.push_back(3 * gain * GreatestError(target, LaunchError));
+    greatest_gain = std::max(greatest_gain, gain);
+  }
+  reference.lowered_error = WorstDistance(low, reference.logits);
+  reference.lowered_allowed = 3 * greatest_gain * GreatestError(target, ReferenceError);
+  return reference;
+}
+
+double RelativeError(absl::Span<const float> row, absl::Span<const double> reference) {
+  return Distance(std::vector<double>(row.begin(), row.end()), reference);
+}
+
+}  // namespace quire

@@ -1,0 +1,254 @@
+// quire verify: does this plan compute, on this machine, what its definition means.
+//
+// Against the reference: logits of a short prompt in one step, and of some tokens after it, one
+// step each, with the definition in double precision on the same weights; and with it, the lowered
+// program in double precision, which must mean the same. Against itself: the same
+// logits bit for bit when the prompt comes in pieces, beside other sequences, or on another number
+// of threads.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "ir/status.h"
+#include "tools/cli.h"
+#include "tools/progress.h"
+#include "tools/session.h"
+#include "tools/step_runner.h"
+#include "tools/verify_reference.h"
+
+namespace quire {
+namespace {
+
+struct Options {
+  SessionOptions session;
+  std::string prompt;
+  int32_t tokens = 16, steps = 8;
+  uint32_t seed = 1;
+  bool no_reference = false;
+};
+
+using Logits = std::vector<float>;  // [T, V], all tokens of one sequence
+
+// One way to compute the logits of `ids`.
+struct Way {
+  std::string name;
+  std::function<absl::StatusOr<Logits>(Program* program)> compute;
+};
+
+class Verifier {
+ public:
+  Verifier(const Options& options, const Session& session, std::vector<int32_t> ids)
+      : options_(options), session_(session), ids_(std::move(ids)) {}
+
+  // False when something differs; what, is on stdout.
+  absl::StatusOr<bool> Run() {
+    QUIRE_ASSIGN_OR_RETURN(const Logits base,
+                           InPieces(&session_.model->program(), {prompt_tokens()}));
+    bool same = true;
+    if (!options_.no_reference) {
+      QUIRE_ASSIGN_OR_RETURN(same, CompareWithReference(base));
+    }
+    const Way ways[] = {
+        {"prompt in pieces of 1, 2 and 5",
+         [&](Program* program) { return InPieces(program, {1, 2, 5}); }},
+        {"prompt a token at a time", [&](Program* program) { return InPieces(program, {1}); }},
+        {"beside two other sequences", [&](Program* program) { return BesideOthers(program); }},
+    };
+    for (const Way& way : ways) {
+      QUIRE_ASSIGN_OR_RETURN(const Logits logits, way.compute(&session_.model->program()));
+      same &= CompareBits(way.name, base, logits);
+    }
+    QUIRE_ASSIGN_OR_RETURN(const bool threads_same, CompareThreads(base));
+    return same && threads_same;
+  }
+
+ private:
+  int32_t prompt_tokens() const { return static_cast<int32_t>(ids_.size()) - options_.steps; }
+  size_t V() const { return static_cast<size_t>(session_.vocabulary()); }
+
+  absl::StatusOr<StepRunner> NewRunner(Program* program, int32_t sequences) const {
+    return StepRunner::Create(program,
+                              {session_.vocabulary(), session_.target->page_tokens, sequences,
+                               static_cast<int32_t>(ids_.size())},
+                              options_.seed + static_cast<uint32_t>(sequences));
+  }
+
+  // The prompt in pieces of these sizes, repeated; then a token a step.
+  absl::StatusOr<Logits> InPieces(Program* program, const std::vector<int32_t>& sizes) const {
+    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(program, 1));
+    Logits all;
+    size_t done = 0, piece = 0;
+    while (done < ids_.size()) {
+      const auto prompt = static_cast<size_t>(prompt_tokens());
+      const auto wanted = static_cast<size_t>(sizes[piece++ % sizes.size()]);
+      const size_t count = done < prompt ? std::min(wanted, prompt - done) : 1;
+      const auto begin = ids_.begin() + static_cast<ptrdiff_t>(done);
+      QUIRE_ASSIGN_OR_RETURN(
+          Logits logits,
+          runner.Append({std::vector<int32_t>(begin, begin + static_cast<ptrdiff_t>(count))}));
+      all.insert(all.end(), logits.begin(), logits.end());
+      done += count;
+    }
+    return all;
+  }
+
+  // As the second of three sequences: the first has started earlier, the third later.
+  absl::StatusOr<Logits> BesideOthers(Program* program) const {
+    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(program, 3));
+    std::vector<int32_t> first(ids_.rbegin(), ids_.rbegin() + 1),
+        third(ids_.begin(), ids_.begin() + 1);
+    QUIRE_RETURN_IF_ERROR(runner.Append({first, {}, {}}).status());
+    Logits all;
+    for (size_t done = 0; done < ids_.size();) {
+      const size_t count = done == 0 ? static_cast<size_t>(prompt_tokens()) : 1;
+      const auto begin = ids_.begin() + static_cast<ptrdiff_t>(done);
+      const std::vector<int32_t> part(begin, begin + static_cast<ptrdiff_t>(count));
+      // The neighbours' tokens are others than this sequence's, one each, except at the end.
+      const bool with_third = done != 0 && done + 1 < ids_.size();
+      QUIRE_ASSIGN_OR_RETURN(Logits logits,
+                             runner.Append({done + 1 < ids_.size() ? first : std::vector<int32_t>(),
+                                            part, with_third ? third : std::vector<int32_t>()}));
+      const size_t skip = done + 1 < ids_.size() ? V() : 0;
+      const auto from = logits.begin() + static_cast<ptrdiff_t>(skip);
+      all.insert(all.end(), from, from + static_cast<ptrdiff_t>(count * V()));
+      done += count;
+    }
+    return all;
+  }
+
+  absl::StatusOr<bool> CompareWithReference(const Logits& base) const {
+    QUIRE_ASSIGN_OR_RETURN(
+        const Reference reference,
+        ComputeReference(session_.model->plan(), *session_.target, options_.session.plan,
+                         options_.session.model.weights_dir, ids_));
+    const bool lowered = reference.lowered_error <= reference.lowered_allowed;
+    std::printf(
+        "passes: %s: the lowered program beside the definition, both in double precision: relative "
+        "error of the logits %.2e, allowed %.2e\n",
+        lowered ? "ok" : "DIFFERS", reference.lowered_error, reference.lowered_allowed);
+    const auto prompt = static_cast<size_t>(prompt_tokens());
+    const bool prefill = CompareRows("prefill", base, reference, 0, prompt);
+    const bool decode = CompareRows("decode", base, reference, prompt, ids_.size());
+    return lowered && prefill && decode;
+  }
+
+  // Rows [begin, end) of both; the row that is printed is the worst beside what it may be.
+  bool CompareRows(const char* phase, const Logits& base, const Reference& reference, size_t begin,
+                   size_t end) const {
+    double worst = -1, error_there = 0, allowed_there = 0;
+    size_t same_choice = 0;
+    for (size_t t = begin; t < end; ++t) {
+      const auto row = absl::MakeConstSpan(base).subspan(t * V(), V());
+      const auto expected = absl::MakeConstSpan(reference.logits.values).subspan(t * V(), V());
+      const double error = RelativeError(row, expected);
+      const double ratio = error / reference.allowed[t];
+      if (std::isnan(ratio) || ratio > worst) {
+        worst = std::isnan(ratio) ? INFINITY : ratio;
+        error_there = error;
+        allowed_there = reference.allowed[t];
+      }
+      same_choice += std::max_element(row.begin(), row.end()) - row.begin() ==
+                     std::max_element(expected.begin(), expected.end()) - expected.begin();
+    }
+    const bool ok = error_there <= allowed_there;
+    std::printf(
+        "reference: %s: %s of %zu tokens: relative error of the logits %.2e, allowed %.2e; the "
+        "most "
+        "probable token is the same in %zu\n",
+        ok ? "ok" : "DIFFERS", phase, end - begin, error_there, allowed_there, same_choice);
+    return ok;
+  }
+
+  bool CompareBits(const std::string& name, const Logits& base, const Logits& other) const {
+    size_t different = 0, first = base.size();
+    for (size_t i = 0; i < base.size(); ++i) {
+      if (std::memcmp(&base[i], &other[i], sizeof(float)) == 0) continue;
+      first = std::min(first, i);
+      ++different;
+    }
+    if (different == 0) {
+      std::printf("same bits: ok: %s\n", name.c_str());
+      return true;
+    }
+    std::printf(
+        "same bits: DIFFERS: %s: %zu of %zu logits, first at position %zu, token %zu: %.9g, "
+        "was %.9g\n",
+        name.c_str(), different, base.size(), first / V(), first % V(), other[first], base[first]);
+    return false;
+  }
+
+  absl::StatusOr<bool> CompareThreads(const Logits& base) const {
+    bool same = true;
+    for (const int threads : {1, 2, 3}) {
+      SessionOptions options = options_.session;
+      options.model.threads = threads;
+      QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options));
+      QUIRE_ASSIGN_OR_RETURN(const Logits logits,
+                             InPieces(&session.model->program(), {prompt_tokens()}));
+      same &=
+          CompareBits(absl::StrCat(threads, threads == 1 ? " thread" : " threads"), base, logits);
+    }
+    return same;
+  }
+
+  const Options& options_;
+  const Session& session_;
+  const std::vector<int32_t> ids_;  // prompt and decoded tokens
+};
+
+// The prompt's ids, or random ones; and random ones for the decode steps, since any will do.
+absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Session& session) {
+  std::vector<int32_t> ids;
+  std::mt19937 random(options.seed);
+  std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
+  if (!options.prompt.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(ids, session.model->Encode(options.prompt));
+    if (ids.empty()) return absl::InvalidArgumentError("the prompt is empty");
+  }
+  while (options.prompt.empty() && static_cast<int32_t>(ids.size()) < options.tokens) {
+    ids.push_back(any(random));
+  }
+  for (int32_t i = 0; i < options.steps; ++i) ids.push_back(any(random));
+  return ids;
+}
+
+absl::StatusOr<bool> Verify(const Options& options) {
+  Progress progress;
+  progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
+  QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
+  progress.Show("computing ...");
+  QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ChooseIds(options, session));
+  return Verifier(options, session, std::move(ids)).Run();
+}
+
+}  // namespace
+
+VerbMain AddVerifyVerb(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  AddSessionOptions(app, &options->session);
+  app->add_option("-p,--prompt", options->prompt, "a prompt (default: random ids)");
+  app->add_option("--tokens", options->tokens, "random ids of the prompt (16)")
+      ->check(CLI::Range(1, 4096));
+  app->add_option("--steps", options->steps, "decode steps after the prompt (8)")
+      ->check(CLI::Range(1, 4096));
+  app->add_option("--seed", options->seed, "of the random ids (1)");
+  app->add_flag("--no-reference", options->no_reference,
+                "only the comparisons of the plan with itself: the reference is slow");
+  return [options] {
+    const absl::StatusOr<bool> same = Verify(*options);
+    if (!same.ok()) return Fail(same.status());
+    if (*same) return static_cast<int>(kExitOk);
+    std::fprintf(stderr, "error: %s: the plan does not compute what it should (above)\n",
+                 options->session.plan.c_str());
+    return static_cast<int>(kExitVerification);
+  };
+}
+
+}  // namespace quire
