@@ -15,7 +15,7 @@ namespace quire {
 
 struct SessionOptions {
   std::string plan;
-  ModelOptions model;
+  OpenOptions model;
 };
 
 // The flags of these options, the same for every verb.
