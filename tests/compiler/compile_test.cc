@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "compiler/lower.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ir/builder.h"
@@ -239,6 +240,16 @@ TEST(CompileSpeedTest, ThirtyTwoLayers) {
 
 TEST(CompileSpeedTest, A126LayerModelOf405BillionParameters) {
   EXPECT_LT(SecondsToCompile({126, 16384, 128, 8, 53248, 128256}), 3.0);
+}
+
+TEST(SelectKernelsTest, AnUnfusedFunctionIsAMistakeOfTheCaller) {
+  const Module module = *Parse(
+      "func @f(%x: i32[T]) {\n  %w = weight {name=\"w\"} : f32[4,8]\n"
+      "  %y = embed %w, %x : f32[T,8]\n  return %y\n}\n");
+  const absl::Status status =
+      SelectKernels(*module.funcs[0], testing::TensorsOf(module), Target{}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "%y: embed: has no group");
 }
 
 }  // namespace

@@ -443,15 +443,5 @@ TEST(LowerTest, WeightsMustBeThoseOfTheCheckpoint) {
   EXPECT_EQ(Lower(kText, &tensors).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(LowerTest, AnUnfusedFunctionIsAMistakeOfTheCaller) {
-  const Module module = *Parse(
-      "func @f(%x: i32[T]) {\n  %w = weight {name=\"w\"} : f32[4,8]\n"
-      "  %y = embed %w, %x : f32[T,8]\n  return %y\n}\n");
-  const absl::Status status =
-      SelectKernels(*module.funcs[0], testing::TensorsOf(module), Target{}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(status.message(), "%y: embed: has no group");
-}
-
 }  // namespace
 }  // namespace quire
