@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
 #ifdef QUIRE_CPU_BACKEND
-#include "runtime/cpu_device.h"
+#include "runtime/cpu/cpu_device.h"
 #endif
 
 namespace quire {
@@ -11,7 +11,7 @@ namespace quire {
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
                                                      const DeviceOptions& options) {
 #ifdef QUIRE_CPU_BACKEND
-  if (name == "cpu") return CreateCpuDevice(options);
+  if (name == "cpu") return CpuDevice::Create(options);
   constexpr absl::string_view kDevices = "cpu";
 #else
   (void)options;

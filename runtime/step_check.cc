@@ -1,9 +1,10 @@
 #include "runtime/step_check.h"
 
-#include <limits>
+#include <algorithm>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "ir/plan_check.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -21,33 +22,66 @@ absl::Status CheckAll(absl::Span<const int32_t> values, absl::string_view what, 
   return absl::OkStatus();
 }
 
+absl::Status CheckPages(const SequenceRows& sequence, const StepLimits& limits,
+                        int32_t pool_pages) {
+  const int64_t tokens = sequence.context_tokens;
+  const int64_t pages = (tokens + limits.page_tokens - 1) / limits.page_tokens;
+  if (static_cast<int64_t>(sequence.pages.size()) < pages) {
+    return Wrong("the length of a block table", static_cast<int64_t>(sequence.pages.size()),
+                 absl::StrCat("at least ", pages));
+  }
+  int64_t first = 0;
+  if (limits.window != 0) {
+    first = std::max<int64_t>(0, tokens - sequence.rows + 1 - limits.window) / limits.page_tokens;
+  }
+  return CheckAll(
+      sequence.pages.subspan(static_cast<size_t>(first), static_cast<size_t>(pages - first)),
+      "a page", pool_pages);
+}
+
 }  // namespace
 
-absl::Status CheckStep(const Step& step, const plan::TargetT& target, const plan::ProgramT& program,
-                       int32_t pool_pages, size_t logit_floats) {
+absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program) {
+  StepLimits limits;
+  if (program.results.size() != 1 || program.results[0].kind() != plan::OperandKind::Buffer ||
+      !absl::SimpleAtoi(program.buffers[program.results[0].index()]->extents.back(),
+                        &limits.vocabulary)) {
+    return absl::InvalidArgumentError("the plan's result is not logits of a fixed vocabulary");
+  }
+  limits.ids = limits.vocabulary;
+  limits.page_tokens = target.page_tokens;
+  limits.reads_pages = !target.kv_layers.empty();
+  for (const auto& layer : target.kv_layers) {
+    if (layer->window == 0) {
+      limits.window = 0;
+      break;
+    }
+    limits.window = std::max(limits.window, layer->window);
+  }
+  return limits;
+}
+
+absl::Status CheckStep(const Step& step, const StepLimits& limits, int32_t pool_pages,
+                       size_t logit_floats) {
   const auto rows = static_cast<int64_t>(step.ids.size());
-  if (rows == 0) return Wrong("the number of rows", rows, "at least 1");
+  const auto wanted = static_cast<int64_t>(step.logit_rows.size());
+  if (rows == 0 || rows > kMaxStepRows) {
+    return Wrong("the number of rows", rows, absl::StrCat("1 .. ", kMaxStepRows));
+  }
   if (step.positions.size() != step.ids.size()) {
     return Wrong("the number of positions", static_cast<int64_t>(step.positions.size()),
                  absl::StrCat(rows));
   }
-  int64_t vocabulary = 0;
-  const plan::ValueT& logits = *program.buffers[program.results[0].index()];
-  if (!absl::SimpleAtoi(logits.extents.back(), &vocabulary)) {
-    return absl::InternalError("the plan's logits have no fixed vocabulary");
+  // Buffers are planned for at most as many rows with logits as rows.
+  if (wanted > rows) {
+    return Wrong("the number of rows with logits", wanted, absl::StrCat("0 .. ", rows));
   }
-  QUIRE_RETURN_IF_ERROR(CheckAll(step.ids, "a token id", vocabulary));
-  QUIRE_RETURN_IF_ERROR(
-      CheckAll(step.positions, "a position", std::numeric_limits<int32_t>::max()));
+  QUIRE_RETURN_IF_ERROR(CheckAll(step.ids, "a token id", limits.ids));
+  QUIRE_RETURN_IF_ERROR(CheckAll(step.positions, "a position", limits.positions));
   QUIRE_RETURN_IF_ERROR(CheckAll(step.logit_rows, "a logit row", rows));
-  // Buffers are placed for R <= T: more would lie over one another and beyond the arena.
-  if (step.logit_rows.size() > step.ids.size()) {
-    return Wrong("the number of logit rows", static_cast<int64_t>(step.logit_rows.size()),
-                 absl::StrCat("at most ", rows));
-  }
-  if (logit_floats != step.logit_rows.size() * static_cast<size_t>(vocabulary)) {
+  if (static_cast<int64_t>(logit_floats) != wanted * limits.vocabulary) {
     return Wrong("the number of logits", static_cast<int64_t>(logit_floats),
-                 absl::StrCat(static_cast<int64_t>(step.logit_rows.size()) * vocabulary));
+                 absl::StrCat(wanted * limits.vocabulary));
   }
   int64_t next_row = 0;
   for (const SequenceRows& sequence : step.sequences) {
@@ -60,14 +94,7 @@ absl::Status CheckStep(const Step& step, const plan::TargetT& target, const plan
       return Wrong("a context", sequence.context_tokens,
                    absl::StrCat("at least its ", sequence.rows, " rows"));
     }
-    const int64_t pages =
-        (int64_t{sequence.context_tokens} + target.page_tokens - 1) / target.page_tokens;
-    if (static_cast<int64_t>(sequence.pages.size()) < pages) {
-      return Wrong("the length of a block table", static_cast<int64_t>(sequence.pages.size()),
-                   absl::StrCat("at least ", pages));
-    }
-    QUIRE_RETURN_IF_ERROR(
-        CheckAll(sequence.pages.subspan(0, static_cast<size_t>(pages)), "a page", pool_pages));
+    if (limits.reads_pages) QUIRE_RETURN_IF_ERROR(CheckPages(sequence, limits, pool_pages));
   }
   if (next_row != rows)
     return Wrong("the number of rows of all sequences", next_row, absl::StrCat(rows));

@@ -5,16 +5,34 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "ir/plan_generated.h"
 #include "runtime/device.h"
 
 namespace quire {
 
+// What a program asks of a step.
+struct StepLimits {
+  int64_t vocabulary = 0;  // columns of the logits
+  // Exclusive. A device lowers them to the rows of the tables that ids and positions are looked up
+  // in.
+  int64_t ids = 0;
+  int64_t positions = std::numeric_limits<int32_t>::max();
+  int64_t page_tokens = 1;
+  bool reads_pages = false;  // has KV layers
+  // Tokens up to a row's own that some layer reads back; 0: all. Pages before them may be gone.
+  int64_t window = 0;
+};
+
+// INVALID_ARGUMENT when the program's one result is not logits with a fixed vocabulary.
+absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program);
+
 // INVALID_ARGUMENT naming the row or sequence, the value and what is allowed.
-absl::Status CheckStep(const Step& step, const plan::TargetT& target, const plan::ProgramT& program,
-                       int32_t pool_pages, size_t logit_floats);
+absl::Status CheckStep(const Step& step, const StepLimits& limits, int32_t pool_pages,
+                       size_t logit_floats);
 
 }  // namespace quire
 

@@ -6,6 +6,7 @@
 #define QUIRE_CODEGEN_CPU_EMIT_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "codegen/cpu/jit.h"
@@ -13,9 +14,20 @@
 
 namespace quire {
 
+// What a caller of a row kernel must know of its operands.
+struct RowOperands {
+  struct Look {
+    int argument;   // that holds row numbers
+    int64_t limit;  // each must be in [0, limit)
+  };
+  std::vector<Look> looks;        // into embedding tables
+  std::vector<bool> append_is_v;  // slot of each kv_append
+};
+
 struct EmittedKernel {
   std::string ir;
   int64_t scratch_bytes = 0;  // that each call needs
+  RowOperands rows = {};      // of a row kernel
 };
 absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa);
 

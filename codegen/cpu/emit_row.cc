@@ -117,7 +117,25 @@ absl::StatusOr<EmittedKernel> RowEmitter::Emit() {
   });
   QUIRE_RETURN_IF_ERROR(status);
   w_.EndFunction();
-  return EmittedKernel{w_.Finish(), scratch_bytes_};
+  return EmittedKernel{w_.Finish(), scratch_bytes_, Operands()};
+}
+
+RowOperands RowEmitter::Operands() const {
+  RowOperands operands;
+  for (const auto& op : func_.ops()) {
+    if (op->Is(OpKind::kKvAppend)) {
+      operands.append_is_v.push_back(op->Text(AttrKind::kSlot) == "v");
+    }
+    if (!op->Is(OpKind::kEmbed)) continue;
+    const int64_t limit =
+        op->operand(0)->type.extents[0].value() - op->Int(AttrKind::kOffset);
+    for (size_t i = 0; i < func_.args().size(); ++i) {
+      if (func_.args()[i].get() == op->operand(1)) {
+        operands.looks.push_back({static_cast<int>(i), limit});
+      }
+    }
+  }
+  return operands;
 }
 
 void RowEmitter::BindArguments() {

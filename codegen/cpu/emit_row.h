@@ -41,6 +41,7 @@ class RowEmitter {
 
   // Preparation (emit_row.cc).
   absl::Status Check() const;
+  RowOperands Operands() const;
   void BindArguments();
   absl::Status EmitOp(const Op& op);
   void EmitReturns();

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view
   QUIRE_ASSIGN_OR_RETURN(kernel->spec, ParseSpec(text));
   QUIRE_ASSIGN_OR_RETURN(const EmittedKernel emitted, EmitKernel(kernel->spec, isa_));
   kernel->scratch_bytes = emitted.scratch_bytes;
+  kernel->rows = emitted.rows;
   // The IR stands for the spec and for this version of the emitters.
   const std::string key = absl::StrCat(CompilerVersion(), "\n", isa_.Key(), "\n", emitted.ir);
   std::optional<std::string> object = cache_.Find(key);

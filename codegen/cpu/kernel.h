@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "codegen/cpu/emit.h"
 #include "codegen/cpu/jit.h"
 #include "codegen/kernel_cache.h"
 #include "codegen/spec.h"
@@ -25,6 +26,7 @@ struct CpuKernel {
   void* quantize = nullptr;   // linear with block-quantised weights
   void* merge = nullptr;      // attention
   int64_t scratch_bytes = 0;  // of one call
+  RowOperands rows;           // row
 };
 
 class KernelBuilder {

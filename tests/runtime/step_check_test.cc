@@ -1,56 +1,99 @@
 #include "runtime/step_check.h"
 
-#include <memory>
-#include <string>
+#include <functional>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace quire {
 namespace {
 
-using ::testing::HasSubstr;
+// A step of two sequences that is right, for tests to spoil.
+struct Parts {
+  std::vector<int32_t> ids = {1, 2, 3}, positions = {4, 5, 0}, logit_rows = {1, 2};
+  std::vector<int32_t> first_pages = {7, 0, 3}, second_pages = {1};
+  std::vector<SequenceRows> sequences = {{0, 2, 6, {}}, {2, 1, 1, {}}};
+  StepLimits limits;
+  size_t logits = 20;
 
-// A program with logits f32[R,10]; two sequences, of two rows and of one.
-class StepCheckTest : public ::testing::Test {
- protected:
-  StepCheckTest() {
-    target_.page_tokens = 4;
-    auto logits = std::make_unique<plan::ValueT>();
-    logits->extents = {"R", "10"};
-    program_.buffers.push_back(std::move(logits));
-    program_.results.emplace_back(plan::OperandKind::Buffer, 0);
+  Parts() {
+    limits.vocabulary = limits.ids = 10;
+    limits.page_tokens = 2;
+    limits.reads_pages = true;
   }
-
-  absl::Status Check(const std::vector<int32_t>& logit_rows) {
-    const std::vector<int32_t> ids = {1, 2, 3}, positions = {4, 5, 0};
-    const std::vector<int32_t> first = {0, 1}, second = {2};
-    const std::vector<SequenceRows> sequences = {{0, 2, 6, first}, {2, 1, 1, second}};
-    return CheckStep({ids, positions, logit_rows, sequences}, target_, program_, /*pool_pages=*/3,
-                     logit_rows.size() * 10);
+  absl::Status Check() {
+    sequences[0].pages = first_pages;
+    if (sequences.size() > 1) sequences[1].pages = second_pages;
+    return CheckStep({ids, positions, logit_rows, sequences}, limits, 8, logits);
   }
-
-  plan::TargetT target_;
-  plan::ProgramT program_;
 };
 
-TEST_F(StepCheckTest, AcceptsAnyRowsOfTheStep) {
-  EXPECT_EQ(Check({}), absl::OkStatus());
-  EXPECT_EQ(Check({1, 2}), absl::OkStatus());
-  EXPECT_EQ(Check({2, 2, 0}), absl::OkStatus());
+TEST(StepCheckTest, AcceptsAStepThatAgrees) { EXPECT_TRUE(Parts().Check().ok()); }
+
+TEST(StepCheckTest, RefusesWhatDisagrees) {
+  const std::vector<std::function<void(Parts&)>> spoilers = {
+      [](Parts& p) { p.ids.clear(); },
+      [](Parts& p) { p.ids[1] = -1; },
+      [](Parts& p) { p.ids[1] = 10; },
+      [](Parts& p) { p.limits.ids = 3; },
+      [](Parts& p) { p.positions.pop_back(); },
+      [](Parts& p) { p.positions[2] = -1; },
+      [](Parts& p) { p.limits.positions = 5; },
+      [](Parts& p) { p.logit_rows[0] = 3; },
+      [](Parts& p) { p.logit_rows[0] = -1; },
+      [](Parts& p) { p.logit_rows = {0, 1, 2, 2}, p.logits = 40; },
+      [](Parts& p) { p.logits = 10; },
+      [](Parts& p) { p.sequences.pop_back(); },
+      [](Parts& p) { p.sequences[1].first_row = 1; },
+      [](Parts& p) { p.sequences[0].rows = 3; },
+      [](Parts& p) { p.sequences[1].rows = 0; },
+      [](Parts& p) { p.sequences[0].context_tokens = 1; },
+      [](Parts& p) { p.sequences[0].context_tokens = 7; },
+      [](Parts& p) { p.first_pages[0] = 8; },
+      [](Parts& p) { p.first_pages[2] = -1; },
+  };
+  for (size_t i = 0; i < spoilers.size(); ++i) {
+    Parts parts;
+    spoilers[i](parts);
+    EXPECT_EQ(parts.Check().code(), absl::StatusCode::kInvalidArgument) << i;
+  }
 }
 
-TEST_F(StepCheckTest, RefusesMoreLogitRowsThanRows) {
-  const absl::Status status = Check({0, 0, 1, 2});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("step: the number of logit rows is 4\n  allowed: at most 3"));
+TEST(StepCheckTest, PagesBeforeEveryWindowMayBeGone) {
+  Parts parts;
+  parts.first_pages[0] = -1;
+  // The first row stands at 4: with a window of 3 it reads from 2, the second page.
+  parts.limits.window = 3;
+  EXPECT_TRUE(parts.Check().ok());
+  parts.limits.window = 4;
+  EXPECT_FALSE(parts.Check().ok());
+  parts.limits.reads_pages = false;
+  EXPECT_TRUE(parts.Check().ok());
 }
 
-TEST_F(StepCheckTest, RefusesALogitRowThatIsNone) {
-  EXPECT_THAT(std::string(Check({3}).message()),
-              HasSubstr("step: a logit row is 3\n  allowed: 0 .. 2"));
+TEST(StepCheckTest, LimitsAreThoseOfThePlan) {
+  plan::TargetT target;
+  target.page_tokens = 3;
+  plan::ProgramT program;
+  EXPECT_FALSE(LimitsOf(target, program).ok());
+  program.buffers.push_back(std::make_unique<plan::ValueT>());
+  program.buffers[0]->extents = {"R", "77"};
+  program.results.emplace_back(plan::OperandKind::Buffer, 0);
+  auto limits = LimitsOf(target, program);
+  ASSERT_TRUE(limits.ok()) << limits.status();
+  EXPECT_EQ(limits->vocabulary, 77);
+  EXPECT_EQ(limits->ids, 77);
+  EXPECT_EQ(limits->page_tokens, 3);
+  EXPECT_FALSE(limits->reads_pages);
+  for (int64_t window : {5, 9, 7}) {
+    target.kv_layers.push_back(std::make_unique<plan::KvLayerT>());
+    target.kv_layers.back()->window = window;
+  }
+  limits = LimitsOf(target, program);
+  EXPECT_TRUE(limits->reads_pages);
+  EXPECT_EQ(limits->window, 9);
+  target.kv_layers[1]->window = 0;
+  EXPECT_EQ(LimitsOf(target, program)->window, 0);
 }
 
 }  // namespace

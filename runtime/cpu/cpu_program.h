@@ -1,0 +1,123 @@
+// A program of a plan, bound to the CPU.
+//
+// Load builds kernels and packs weights, both on several threads. Run resolves the launches'
+// operands for the step's T and R and walks them as one TaskLine: a linear with block-quantised
+// weights is two tasks (quantise rows, multiply), attention is two (sums of splits, merge). Chunks
+// are cut by rows and strips, and for attention by queries and splits; no result depends on the
+// cut.
+#ifndef QUIRE_RUNTIME_CPU_CPU_PROGRAM_H_
+#define QUIRE_RUNTIME_CPU_CPU_PROGRAM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "codegen/cpu/abi.h"
+#include "codegen/cpu/kernel.h"
+#include "runtime/cpu/attention_work.h"
+#include "runtime/cpu/cpu_device.h"
+#include "runtime/cpu/cpu_weights.h"
+#include "runtime/cpu/host_memory.h"
+#include "runtime/cpu/kv_pages.h"
+#include "runtime/cpu/thread_pool.h"
+#include "runtime/device.h"
+#include "runtime/step_check.h"
+
+namespace quire {
+
+class CpuProgram : public Program {
+ public:
+  static absl::StatusOr<std::unique_ptr<CpuProgram>> Load(CpuDevice& device,
+                                                          const plan::TargetT& target,
+                                                          absl::string_view name,
+                                                          const WeightSource& weights);
+  ~CpuProgram() override;
+
+  absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
+  int64_t page_bytes() const override { return kv_.page_bytes; }
+  absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
+
+ private:
+  // Where an operand is: fixed memory, or to be found for each step.
+  struct Operand {
+    enum class Place { kFixed, kIds, kPositions, kLogitRows, kBuffer, kLayer };
+    Place place = Place::kFixed;
+    const void* fixed = nullptr;
+    uint32_t buffer = 0;
+    int64_t layer_offset = 0;  // in page 0 of the pool
+  };
+  struct Launch {
+    const CpuKernel* kernel = nullptr;
+    bool rows_are_t = true;
+    std::vector<Operand> operands;  // as the kernel takes them; inputs, then outputs
+    AttentionWork* work = nullptr;  // attention
+    // Of the step at hand.
+    std::vector<void*> pointers;
+    int64_t rows = 0;
+    int64_t row_chunks = 1, chunk_rows = 0, strip_chunks = 1;
+    bool quantizes_alone = false;  // every thread quantises all rows for itself
+  };
+  enum class Part { kQuantize, kMain, kMerge };
+  struct Task {
+    size_t launch;
+    Part part;
+  };
+  // A linear of at most this many elements of x has them quantised by every thread for itself: less
+  // work than to wait for each other.
+  static constexpr int64_t kAloneElements = 32768;
+  // What a thread remembers between chunks of a task.
+  struct alignas(64) Thread {
+    HostMemory scratch;
+    ActivationBlock* quantized = nullptr;  // room for kAloneElements
+    uint64_t quantized_for = 0;            // number of the launch and step whose rows it holds
+  };
+
+  explicit CpuProgram(CpuDevice& device) : device_(device) {}
+
+  // Loading (cpu_program_load.cc).
+  absl::Status LoadKernels(const plan::TargetT& target, const plan::ProgramT& program);
+  absl::Status LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
+                           const WeightSource& source);
+  absl::Status BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch);
+  absl::StatusOr<Operand> Bind(const plan::Operand& operand, const plan::ProgramT& program) const;
+  absl::Status BindRows(const plan::LaunchT& launch, size_t inputs, Launch& bound);
+  absl::Status Finish();
+
+  // Running (cpu_program.cc).
+  absl::Status Prepare(const Step& step, CpuPagePool& pool, absl::Span<float> logits);
+  void* Find(const Operand& operand, const Step& step, CpuPagePool& pool,
+             absl::Span<float> logits) const;
+  void CutLinear(Launch& launch);
+  int32_t ChunksOf(const Task& task) const;
+  void RunChunk(int task, int chunk, int chunks, int thread);
+  void RunLinear(const Launch& launch, uint64_t number, int chunk, Thread& thread);
+  void RunQuantize(const Launch& launch, int chunk, int chunks);
+
+  CpuDevice& device_;
+  KvLayout kv_;
+  std::map<uint32_t, const CpuKernel*> kernels_;  // by index into Target.kernels
+  std::map<uint32_t, CpuWeight> weights_;         // by index into Target.weights
+  std::map<uint32_t, std::vector<float>> biases_;
+  std::vector<Launch> launches_;
+  std::vector<Task> tasks_;
+  std::map<const CpuKernel*, std::unique_ptr<AttentionWork>> attention_;
+  std::vector<plan::Linear> buffers_;  // offsets into the arena
+  plan::Linear arena_form_;
+  uint32_t result_ = 0;  // the buffer that holds the logits
+  StepLimits limits_;
+
+  HostMemory arena_, quantized_;  // quantized_: rows of one linear, by all threads
+  std::vector<Thread> threads_;
+  std::vector<int64_t> page_offsets_, slots_;  // of each row, in the pool
+  RowStep row_step_{};
+  uint64_t steps_ = 0;
+  std::unique_ptr<TaskLine> line_;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_CPU_CPU_PROGRAM_H_

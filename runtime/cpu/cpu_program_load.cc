@@ -1,0 +1,234 @@
+// From a plan's program to launches that can run.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "ir/status.h"
+#include "runtime/cpu/cpu_program.h"
+
+namespace quire {
+namespace {
+
+// Calls work(i) for i in [0, count) on up to `threads` threads; the first error.
+absl::Status ForEach(size_t count, int threads, absl::FunctionRef<absl::Status(size_t)> work) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  absl::Status status;
+  const auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      absl::Status one = work(i);
+      if (one.ok()) continue;
+      const std::lock_guard<std::mutex> lock(mutex);
+      status.Update(one);
+      next = count;
+    }
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads && static_cast<size_t>(thread) < count; ++thread) {
+    others.emplace_back(run);
+  }
+  run();
+  for (std::thread& other : others) other.join();
+  return status;
+}
+
+absl::Status Bad(const plan::LaunchT& launch, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuProgram>> CpuProgram::Load(CpuDevice& device,
+                                                             const plan::TargetT& target,
+                                                             absl::string_view name,
+                                                             const WeightSource& weights) {
+  const plan::ProgramT* program = nullptr;
+  for (const auto& candidate : target.programs) {
+    if (candidate->name == std::string(name)) program = candidate.get();
+  }
+  if (program == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
+  }
+  std::unique_ptr<CpuProgram> loaded(new CpuProgram(device));
+  QUIRE_ASSIGN_OR_RETURN(loaded->kv_, KvLayout::Create(target));
+  for (const auto& buffer : program->buffers) loaded->buffers_.push_back(*buffer->offset);
+  loaded->arena_form_ = *program->arena;
+  QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
+  loaded->result_ = program->results[0].index();
+  QUIRE_RETURN_IF_ERROR(loaded->LoadKernels(target, *program));
+  QUIRE_RETURN_IF_ERROR(loaded->LoadWeights(target, *program, weights));
+  for (const auto& launch : program->launches) {
+    QUIRE_RETURN_IF_ERROR(loaded->BindLaunch(*program, *launch));
+  }
+  QUIRE_RETURN_IF_ERROR(loaded->Finish());
+  return loaded;
+}
+
+absl::Status CpuProgram::LoadKernels(const plan::TargetT& target, const plan::ProgramT& program) {
+  std::set<uint32_t> used;
+  for (const auto& launch : program.launches) used.insert(launch->kernel);
+  const std::vector<uint32_t> indices(used.begin(), used.end());
+  std::vector<const CpuKernel*> built(indices.size());
+  QUIRE_RETURN_IF_ERROR(
+      ForEach(indices.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
+        QUIRE_ASSIGN_OR_RETURN(built[i], device_.kernels().Build(target.kernels[indices[i]]->spec));
+        return absl::OkStatus();
+      }));
+  for (size_t i = 0; i < indices.size(); ++i) kernels_[indices[i]] = built[i];
+  return absl::OkStatus();
+}
+
+absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
+                                     const WeightSource& source) {
+  std::set<uint32_t> used, biases;
+  for (const auto& launch : program.launches) {
+    const auto* linear = std::get_if<LinearSpec>(&kernels_.at(launch->kernel)->spec);
+    for (size_t i = 0; i < launch->inputs.size(); ++i) {
+      if (launch->inputs[i].kind() != plan::OperandKind::Weight) continue;
+      const bool is_bias = linear != nullptr && i == 2;
+      (is_bias ? biases : used).insert(launch->inputs[i].index());
+    }
+  }
+  const std::vector<uint32_t> indices(used.begin(), used.end());
+  std::vector<CpuWeight> loaded(indices.size());
+  QUIRE_RETURN_IF_ERROR(
+      ForEach(indices.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
+        QUIRE_ASSIGN_OR_RETURN(loaded[i], LoadCpuWeight(*target.weights[indices[i]], source));
+        return absl::OkStatus();
+      }));
+  for (size_t i = 0; i < indices.size(); ++i) weights_[indices[i]] = std::move(loaded[i]);
+  for (uint32_t index : biases) {
+    QUIRE_ASSIGN_OR_RETURN(biases_[index], LoadBias(*target.weights[index], source));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operand,
+                                                     const plan::ProgramT& program) const {
+  Operand bound;
+  switch (operand.kind()) {
+    case plan::OperandKind::Argument: {
+      const std::string& name = program.arguments[operand.index()]->name;
+      if (name == "ids") {
+        bound.place = Operand::Place::kIds;
+      } else if (name == "pos") {
+        bound.place = Operand::Place::kPositions;
+      } else if (name == "rows") {
+        bound.place = Operand::Place::kLogitRows;
+      } else {
+        return absl::InvalidArgumentError(
+            absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows"));
+      }
+      return bound;
+    }
+    case plan::OperandKind::Buffer:
+      bound.place = Operand::Place::kBuffer;
+      bound.buffer = operand.index();
+      return bound;
+    case plan::OperandKind::Weight:
+      bound.fixed = weights_.at(operand.index()).data;
+      return bound;
+    case plan::OperandKind::KvLayer:
+      bound.place = Operand::Place::kLayer;
+      bound.layer_offset = kv_.layers[operand.index()].offset;
+      return bound;
+    case plan::OperandKind::None:
+      break;
+  }
+  return absl::InvalidArgumentError("an operand is missing");
+}
+
+absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch) {
+  Launch bound;
+  bound.kernel = kernels_.at(launch.kernel);
+  bound.rows_are_t = launch.rows == "T";
+  for (size_t i = 0; i < launch.inputs.size(); ++i) {
+    const bool is_bias = i == 2 && launch.inputs[i].kind() == plan::OperandKind::Weight &&
+                         std::holds_alternative<LinearSpec>(bound.kernel->spec);
+    if (is_bias) {
+      bound.operands.push_back(
+          {Operand::Place::kFixed, biases_.at(launch.inputs[i].index()).data()});
+      continue;
+    }
+    QUIRE_ASSIGN_OR_RETURN(Operand operand, Bind(launch.inputs[i], program));
+    bound.operands.push_back(operand);
+  }
+  const size_t inputs = bound.operands.size();
+  for (const plan::Operand& output : launch.outputs) {
+    QUIRE_ASSIGN_OR_RETURN(Operand operand, Bind(output, program));
+    bound.operands.push_back(operand);
+  }
+  const size_t index = launches_.size();
+  const KernelSpec& spec = bound.kernel->spec;
+  if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
+    const size_t expected = 2u + (linear->bias ? 1 : 0) + (linear->residual ? 1 : 0);
+    if (inputs != expected || launch.outputs.size() != 1) return Bad(launch, "wrong operands");
+    if (bound.kernel->quantize != nullptr) tasks_.push_back({index, Part::kQuantize});
+    tasks_.push_back({index, Part::kMain});
+  } else if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
+    if (inputs != 2 || launch.outputs.size() != 1) return Bad(launch, "wrong operands");
+    if (attention->page_tokens != kv_.page_tokens) return Bad(launch, "another page size");
+    std::unique_ptr<AttentionWork>& work = attention_[bound.kernel];
+    if (work == nullptr) work = std::make_unique<AttentionWork>(*attention);
+    bound.work = work.get();
+    tasks_.push_back({index, Part::kMain});
+    tasks_.push_back({index, Part::kMerge});
+  } else {
+    QUIRE_RETURN_IF_ERROR(BindRows(launch, inputs, bound));
+    tasks_.push_back({index, Part::kMain});
+  }
+  bound.pointers.resize(bound.operands.size());
+  launches_.push_back(std::move(bound));
+  return absl::OkStatus();
+}
+
+// Appends of slot v point at V of their layer; look-ups limit the step's ids and positions.
+absl::Status CpuProgram::BindRows(const plan::LaunchT& launch, size_t inputs, Launch& bound) {
+  const RowOperands& rows = bound.kernel->rows;
+  const size_t appends = rows.append_is_v.size();
+  if (appends > inputs) return Bad(launch, "wrong operands");
+  for (size_t i = 0; i < appends; ++i) {
+    const plan::Operand& layer = launch.inputs[inputs - appends + i];
+    if (layer.kind() != plan::OperandKind::KvLayer) return Bad(launch, "wrong operands");
+    if (rows.append_is_v[i]) {
+      bound.operands[inputs - appends + i].layer_offset = kv_.layers[layer.index()].v_offset;
+    }
+  }
+  for (const RowOperands::Look& look : rows.looks) {
+    const Operand::Place place = bound.operands[static_cast<size_t>(look.argument)].place;
+    if (place == Operand::Place::kIds) {
+      limits_.ids = std::min(limits_.ids, look.limit);
+    } else if (place == Operand::Place::kPositions) {
+      limits_.positions = std::min(limits_.positions, look.limit);
+    } else {
+      return Bad(launch, "looks up what is neither an id nor a position");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuProgram::Finish() {
+  int64_t scratch_bytes = 0;
+  for (const auto& [index, kernel] : kernels_) {
+    scratch_bytes = std::max(scratch_bytes, kernel->scratch_bytes);
+  }
+  scratch_bytes = (scratch_bytes + 63) / 64 * 64;
+  threads_ = std::vector<Thread>(static_cast<size_t>(device_.threads().threads()));
+  for (Thread& thread : threads_) {
+    constexpr int64_t kQuantizedBytes = kAloneElements / 32 * int64_t{sizeof(ActivationBlock)};
+    QUIRE_ASSIGN_OR_RETURN(thread.scratch, HostMemory::Allocate(scratch_bytes + kQuantizedBytes));
+    thread.quantized = reinterpret_cast<ActivationBlock*>(thread.scratch.data() + scratch_bytes);
+  }
+  line_ = std::make_unique<TaskLine>(static_cast<int>(tasks_.size()),
+                                     [this](int task, int chunk, int chunks, int thread) {
+                                       RunChunk(task, chunk, chunks, thread);
+                                     });
+  return absl::OkStatus();
+}
+
+}  // namespace quire

@@ -1,0 +1,96 @@
+#include "runtime/cpu/cpu_weights.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/cpu/pack.h"
+#include "ir/status.h"
+#include "ir/type.h"
+
+namespace quire {
+namespace {
+
+struct Shape {
+  DType dtype;
+  int64_t rows, columns;
+};
+
+absl::StatusOr<Shape> ShapeOf(const plan::WeightSlotT& slot) {
+  const std::optional<DType> dtype = ParseDType(slot.dtype);
+  if (!dtype.has_value() || slot.extents.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("weight ", slot.name, ": ", slot.dtype));
+  }
+  const int64_t columns = slot.extents.back();
+  QUIRE_ASSIGN_OR_RETURN(const int64_t rows, Product(absl::MakeConstSpan(slot.extents.data(),
+                                                                         slot.extents.size() - 1)));
+  if (rows <= 0 || columns <= 0 || columns % InfoOf(*dtype).block_elements != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", slot.name, ": ", columns, " columns of ", slot.dtype));
+  }
+  return Shape{*dtype, rows, columns};
+}
+
+absl::Status WrongSize(const plan::WeightSlotT& slot, size_t bytes, int64_t expected) {
+  return absl::DataLossError(
+      absl::StrCat("weight ", slot.name, ": ", bytes, " bytes\n  allowed: ", expected));
+}
+
+}  // namespace
+
+absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source) {
+  QUIRE_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(slot));
+  QUIRE_ASSIGN_OR_RETURN(const WeightLayout stated, ParseLayout(slot.layout));
+  const WeightLayout wanted = IsBlockType(shape.dtype) ? WeightLayout::kRows16 : stated;
+  QUIRE_ASSIGN_OR_RETURN(SlotBytes bytes, source.Load(slot));
+  const WeightLayout found = bytes.packed ? stated : WeightLayout::kRows;
+  const int64_t expected = PackedBytes(found, shape.dtype, shape.rows, shape.columns);
+  if (static_cast<int64_t>(bytes.bytes.size()) != expected) {
+    return WrongSize(slot, bytes.bytes.size(), expected);
+  }
+  CpuWeight weight;
+  if (found == wanted) {
+    weight.data = bytes.bytes.data();
+    weight.owner = std::move(bytes.owner);
+    return weight;
+  }
+  const int64_t row_bytes = RowBytes(shape.dtype, shape.columns);
+  std::vector<const uint8_t*> rows;
+  rows.reserve(static_cast<size_t>(shape.rows));
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    rows.push_back(bytes.bytes.data() + row * row_bytes);
+  }
+  const int64_t packed_bytes = PackedBytes(wanted, shape.dtype, shape.rows, shape.columns);
+  QUIRE_ASSIGN_OR_RETURN(weight.packed, HostMemory::Allocate(packed_bytes));
+  QUIRE_RETURN_IF_ERROR(Pack(wanted, shape.dtype, shape.columns, rows,
+                             {weight.packed.data(), static_cast<size_t>(packed_bytes)}));
+  weight.data = weight.packed.data();
+  return weight;
+}
+
+absl::StatusOr<std::vector<float>> LoadBias(const plan::WeightSlotT& slot,
+                                            const WeightSource& source) {
+  QUIRE_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(slot));
+  if (!IsFloat(shape.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat("weight ", slot.name, ": a bias of ", slot.dtype,
+                                                   "\n  allowed: f32, f16, bf16"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const SlotBytes bytes, source.Load(slot));
+  const int64_t count = shape.rows * shape.columns;
+  if (static_cast<int64_t>(bytes.bytes.size()) != RowBytes(shape.dtype, count)) {
+    return WrongSize(slot, bytes.bytes.size(), RowBytes(shape.dtype, count));
+  }
+  std::vector<float> bias(static_cast<size_t>((count + 15) / 16 * 16));
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    if (shape.dtype == DType::kF32) {
+      std::memcpy(&bias[i], bytes.bytes.data() + 4 * i, 4);
+    } else {
+      uint16_t bits;
+      std::memcpy(&bits, bytes.bytes.data() + 2 * i, 2);
+      bias[i] = shape.dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
+    }
+  }
+  return bias;
+}
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// Weights as the CPU's kernels read them.
+//
+// A slot in layout rows16, and every table of a block type whatever its layout, is packed
+// (codegen/cpu/pack.h); packed bytes of the plan are used where they lie. Float rows are used where
+// they lie too.
+#ifndef QUIRE_RUNTIME_CPU_CPU_WEIGHTS_H_
+#define QUIRE_RUNTIME_CPU_CPU_WEIGHTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ir/plan_generated.h"
+#include "runtime/cpu/host_memory.h"
+#include "runtime/weights.h"
+
+namespace quire {
+
+struct CpuWeight {
+  const uint8_t* data = nullptr;
+  HostMemory packed;
+  std::shared_ptr<const void> owner;
+};
+
+absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source);
+
+// A bias as linear kernels read it: f32, padded to a multiple of 16.
+absl::StatusOr<std::vector<float>> LoadBias(const plan::WeightSlotT& slot,
+                                            const WeightSource& source);
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_CPU_CPU_WEIGHTS_H_

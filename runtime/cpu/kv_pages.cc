@@ -1,0 +1,66 @@
+#include "runtime/cpu/kv_pages.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "ir/dtype.h"
+#include "ir/status.h"
+#include "ir/type.h"
+
+namespace quire {
+
+absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target) {
+  KvLayout layout;
+  if (target.page_tokens <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("page_tokens=", target.page_tokens));
+  }
+  layout.page_tokens = target.page_tokens;
+  for (const auto& layer : target.kv_layers) {
+    const std::optional<DType> dtype = ParseDType(layer->dtype);
+    if (!dtype.has_value() || !IsFloat(*dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat("layer ", layer->layer, ": keys of ",
+                                                     layer->dtype, "\n  allowed: f32, f16, bf16"));
+    }
+    const int64_t bytes = InfoOf(*dtype).block_bytes;
+    const int64_t k_extents[] = {bytes, layout.page_tokens, layer->heads, layer->k_dim};
+    const int64_t v_extents[] = {bytes, layout.page_tokens, layer->heads, layer->v_dim};
+    QUIRE_ASSIGN_OR_RETURN(const int64_t k, Product(absl::MakeConstSpan(k_extents)));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t v, Product(absl::MakeConstSpan(v_extents)));
+    layout.layers.push_back({layout.page_bytes, layout.page_bytes + k});
+    int64_t end;
+    if (__builtin_add_overflow(layout.page_bytes + 63, k, &end) ||
+        __builtin_add_overflow(end, v, &end)) {
+      return absl::InvalidArgumentError("a page of the KV cache is too large");
+    }
+    layout.page_bytes = end / 64 * 64;
+  }
+  return layout;
+}
+
+absl::StatusOr<std::unique_ptr<CpuPagePool>> CpuPagePool::Create(int32_t pages,
+                                                                 int64_t page_bytes) {
+  if (pages <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("pages=", pages, "\n  allowed: 1 or more"));
+  }
+  int64_t bytes;
+  if (__builtin_mul_overflow(int64_t{pages}, page_bytes, &bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat("cpu: no memory for ", pages, " pages"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(HostMemory memory, HostMemory::Allocate(bytes));
+  return std::unique_ptr<CpuPagePool>(new CpuPagePool(pages, page_bytes, std::move(memory)));
+}
+
+absl::Status CpuPagePool::CopyPage(int32_t from, int32_t to) {
+  for (int32_t page : {from, to}) {
+    if (page < 0 || page >= pages_) {
+      return absl::InvalidArgumentError(absl::StrCat("page ", page, " of a pool of ", pages_));
+    }
+  }
+  if (from != to) {
+    std::memcpy(memory_.data() + to * page_bytes_, memory_.data() + from * page_bytes_,
+                static_cast<size_t>(page_bytes_));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire
