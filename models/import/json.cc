@@ -6,8 +6,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "ir/status.h"
 #include "ir/file.h"
+#include "ir/status.h"
 #include "models/import/tensor_index.h"
 
 namespace quire {

@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ir/status.h"
 #include "ir/file.h"
+#include "ir/status.h"
 #include "models/import/json.h"
 
 namespace quire {

@@ -5,8 +5,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ir/status.h"
 #include "ir/file.h"
+#include "ir/status.h"
 #include "models/import/json.h"
 #include "models/import/safetensors.h"
 
