@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/compile.h"
+#include "compiler/lower.h"
 #include "ir/status.h"
 #include "ir/text.h"
 
@@ -59,6 +60,17 @@ inline absl::StatusOr<Rewritten> Rewrite(absl::string_view text, absl::string_vi
   QUIRE_ASSIGN_OR_RETURN(std::vector<const PassDef*> passes, ParsePassList(list));
   QUIRE_RETURN_IF_ERROR(RunPasses(result.module, passes, target, {}, &result.reports));
   return result;
+}
+
+// The text fused and lowered. `tensors`: nullptr for exactly those that it names.
+inline absl::StatusOr<plan::TargetT> Lower(absl::string_view text, TensorTable* tensors = nullptr) {
+  QUIRE_ASSIGN_OR_RETURN(Rewritten rewritten, Rewrite(text, "fuse"));
+  TensorTable own = TensorsOf(rewritten.module);
+  if (tensors == nullptr) tensors = &own;
+  QUIRE_ASSIGN_OR_RETURN(plan::TargetT target,
+                         SelectKernels(*rewritten.module.funcs[0], *tensors, Target{}));
+  QUIRE_RETURN_IF_ERROR(PlaceBuffers(*target.programs[0]));
+  return target;
 }
 
 }  // namespace quire::testing
