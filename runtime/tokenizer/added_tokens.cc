@@ -27,12 +27,12 @@ absl::StatusOr<AddedTokens> AddedTokens::Create(
   std::vector<std::string> contents(spec.added_tokens.size());  // normalized
   // Of tokens with one content the special ones come first, then those that are listed first.
   std::vector<const plan::AddedTokenT*> order;
-  for (const auto& token : spec.added_tokens) {
-    if (token == nullptr) return absl::InvalidArgumentError("added tokens: an entry is missing");
-    order.push_back(token.get());
+  for (const bool special : {true, false}) {
+    for (const auto& token : spec.added_tokens) {
+      if (token == nullptr) return absl::InvalidArgumentError("added tokens: an entry is missing");
+      if (token->special == special) order.push_back(token.get());
+    }
   }
-  std::stable_partition(order.begin(), order.end(),
-                        [](const auto* token) { return token->special; });
   for (size_t i = 0; i < order.size(); ++i) {
     const absl::string_view content = order[i]->content;
     if (content.empty() || ValidUtf8Prefix(content) != content.size()) {
@@ -63,8 +63,8 @@ absl::StatusOr<AddedTokens> AddedTokens::Create(
   const auto is_empty = [](const auto& entry) { return entry.first.empty(); };
   normalized.erase(std::remove_if(normalized.begin(), normalized.end(), is_empty),
                    normalized.end());
-  added.raw_ = ByteTrie(std::move(raw));
-  added.normalized_ = ByteTrie(std::move(normalized));
+  added.raw_ = ByteTrie(raw);
+  added.normalized_ = ByteTrie(normalized);
   return added;
 }
 

@@ -4,9 +4,18 @@
 
 namespace quire::tokenizer {
 
-ByteTrie::ByteTrie(std::vector<std::pair<absl::string_view, int32_t>> entries) {
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+ByteTrie::ByteTrie(const std::vector<std::pair<absl::string_view, int32_t>>& strings) {
+  struct Entry {
+    absl::string_view text;
+    size_t order;
+    int32_t value;
+  };
+  std::vector<Entry> entries;
+  entries.reserve(strings.size());
+  for (const auto& [text, value] : strings) entries.push_back({text, entries.size(), value});
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.text != b.text ? a.text < b.text : a.order < b.order;
+  });
   // Breadth first, so that the children of a node are appended together. Work item i describes node
   // i: the sorted entries [begin, end) share the node's `depth` leading bytes.
   struct Item {
@@ -16,15 +25,15 @@ ByteTrie::ByteTrie(std::vector<std::pair<absl::string_view, int32_t>> entries) {
   nodes_.resize(1);
   for (size_t node = 0; node < items.size(); ++node) {
     auto [begin, end, depth] = items[node];
-    while (begin < end && entries[begin].first.size() == depth) {
-      if (depth > 0 && nodes_[node].value == kNone) nodes_[node].value = entries[begin].second;
+    while (begin < end && entries[begin].text.size() == depth) {
+      if (depth > 0 && nodes_[node].value == kNone) nodes_[node].value = entries[begin].value;
       ++begin;
     }
     nodes_[node].first_child = static_cast<int32_t>(nodes_.size());
     while (begin < end) {
-      const auto label = static_cast<uint8_t>(entries[begin].first[depth]);
+      const auto label = static_cast<uint8_t>(entries[begin].text[depth]);
       size_t stop = begin + 1;
-      while (stop < end && static_cast<uint8_t>(entries[stop].first[depth]) == label) ++stop;
+      while (stop < end && static_cast<uint8_t>(entries[stop].text[depth]) == label) ++stop;
       Node child;
       child.label = label;
       nodes_.push_back(child);

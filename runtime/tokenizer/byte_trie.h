@@ -17,8 +17,8 @@ class ByteTrie {
 
   ByteTrie() : ByteTrie(std::vector<std::pair<absl::string_view, int32_t>>()) {}
 
-  // Of equal strings the first entry counts. Values are not negative; empty strings are left out.
-  explicit ByteTrie(std::vector<std::pair<absl::string_view, int32_t>> entries);
+  // Of equal strings the first counts. Values are not negative; empty strings are left out.
+  explicit ByteTrie(const std::vector<std::pair<absl::string_view, int32_t>>& strings);
 
   static constexpr int32_t Root() { return 0; }
 

@@ -29,7 +29,7 @@ class Unigram : public Model {
       if (vocabulary.Find(text) == id) entries.emplace_back(text, id);
     }
     unknown_score_ = lowest - kUnknownPenalty;
-    trie_ = ByteTrie(std::move(entries));
+    trie_ = ByteTrie(entries);
   }
 
   void Encode(absl::string_view word, std::vector<int32_t>* ids) const override {
