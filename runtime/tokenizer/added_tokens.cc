@@ -102,12 +102,11 @@ void AddedTokens::Split(const ByteTrie& trie, const Piece& piece, bool parse_spe
       continue;
     }
     const plan::AddedTokenT& token = *tokens_[index];
-    size_t begin = at;
+    const size_t begin = at;
     at = match_end;
     if (token.special && !parse_special) continue;
     if (token.single_word && !StandsAlone(text, begin, match_end)) continue;
-    if (token.lstrip) begin = std::max(covered, TrailingSpaceBegin(text.substr(0, begin)));
-    append_text(begin);
+    append_text(token.lstrip ? TrailingSpaceBegin(text.substr(0, begin)) : begin);
     covered = match_end;
     if (token.rstrip) covered += LeadingSpaceBytes(text.substr(match_end));
     out->push_back({absl::string_view(), static_cast<int32_t>(token.id), false});
