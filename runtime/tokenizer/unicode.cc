@@ -3,18 +3,14 @@
 #include <unicode/uchar.h>
 
 namespace quire::tokenizer {
-namespace {
 
-constexpr CharClass O = CharClass::kOther, L = CharClass::kLetter, N = CharClass::kNumber,
-                    S = CharClass::kSpace;
-
-}  // namespace
-
-const CharClass kAsciiClass[128] = {
-    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
-    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O,
-    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
-    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O};
+constinit const std::array<CharClass, 128> kAsciiClass = [] {
+  std::array<CharClass, 128> classes{};
+  for (char c = 'a'; c <= 'z'; ++c) classes[c] = classes[c - 'a' + 'A'] = CharClass::kLetter;
+  for (char c = '0'; c <= '9'; ++c) classes[c] = CharClass::kNumber;
+  for (const char c : {' ', '\t', '\n', '\v', '\f', '\r'}) classes[c] = CharClass::kSpace;
+  return classes;
+}();
 
 CharClass ClassifyNonAscii(char32_t c) {
   const auto point = static_cast<UChar32>(c);

@@ -5,6 +5,7 @@
 #ifndef QUIRE_RUNTIME_TOKENIZER_UNICODE_H_
 #define QUIRE_RUNTIME_TOKENIZER_UNICODE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -19,7 +20,7 @@ inline constexpr absl::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U
 enum class CharClass : uint8_t { kOther, kLetter, kNumber, kSpace };
 
 CharClass ClassifyNonAscii(char32_t c);
-extern const CharClass kAsciiClass[128];
+extern const std::array<CharClass, 128> kAsciiClass;
 
 inline CharClass Classify(char32_t c) { return c < 128 ? kAsciiClass[c] : ClassifyNonAscii(c); }
 
