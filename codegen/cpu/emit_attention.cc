@@ -14,7 +14,6 @@ namespace {
 using V = LlvmValue;
 
 constexpr int kTileHeight = 8;
-constexpr int kTileTokens = 16;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Of Press et al. 2022 (arXiv 2108.12409): a geometric sequence for a power of two of heads; heads
@@ -47,8 +46,8 @@ AttentionEmitter::AttentionEmitter(const AttentionSpec& spec)
   scores_ = Reserve(4 * kTileHeight * kSplitTokens);
   split_state_ = Reserve(state_bytes() * kTileHeight);
   running_state_ = Reserve(state_bytes() * kTileHeight);
-  keys_ = Reserve(8 * kSplitTokens / kTileTokens);
-  values_ = Reserve(8 * kSplitTokens / kTileTokens);
+  keys_ = Reserve(8 * kPointers);
+  values_ = Reserve(8 * kPointers);
   if (!pages_hold_tiles_) {
     staged_keys_ = Reserve(kv_bytes_ * kSplitTokens * spec.d);
     staged_values_ = Reserve(kv_bytes_ * kSplitTokens * spec.dv);
@@ -119,7 +118,8 @@ void AttentionEmitter::Tile(const V& query, const V& count, int height) {
     Range range;
     range.first_token = w_.Mul(split, I64(kSplitTokens));
     range.begin = w_.Intrinsic("smax", "i64", {I64(0), w_.Sub(first, range.first_token)});
-    range.end = w_.Intrinsic("smin", "i64", {I64(kSplitTokens), w_.Sub(end, range.first_token)});
+    range.seen_end = w_.Sub(end, range.first_token);
+    range.end = w_.Intrinsic("smin", "i64", {I64(kSplitTokens), range.seen_end});
     FindTokens(range);
     Scores(range, height);
     Weights(range, height);

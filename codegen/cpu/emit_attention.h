@@ -18,6 +18,7 @@
 #include <functional>
 #include <vector>
 
+#include "codegen/cpu/abi.h"
 #include "codegen/cpu/emit.h"
 #include "codegen/cpu/llvm_text.h"
 
@@ -31,10 +32,19 @@ class AttentionEmitter {
  private:
   using V = LlvmValue;
 
+  static constexpr int kTileTokens = 16;
+  static constexpr int kBlockTokens = 32;  // scored together: two vectors
+  // Memory is asked for this long before it is read: keys a block, values two tiles. Pages lie
+  // anywhere, so the machine's own prefetching sees only short runs.
+  static constexpr int kAheadTiles = 4;
+  // Pointers of a split's tiles, and of the first ones after it.
+  static constexpr int kPointers = static_cast<int>(kSplitTokens) / kTileTokens + kAheadTiles;
+
   // Tokens [begin, end) of the split, counted from its first.
   struct Range {
     V first_token;  // of the split, absolute
     V begin, end;
+    V seen_end;  // one past the last token that the tile's queries see, in whatever split
   };
 
   void EmitMain();

@@ -10,8 +10,6 @@
 namespace quire {
 namespace {
 
-constexpr int kTileTokens = 16;
-constexpr int kBlockTokens = 32;  // scored together: two vectors
 constexpr char kFloats[] = "<16 x float>";
 
 }  // namespace
@@ -20,14 +18,16 @@ constexpr char kFloats[] = "<16 x float>";
 // reach beyond the range on either side: there stands the nearest tile that holds seen tokens.
 void AttentionEmitter::FindTokens(const Range& range) {
   const V first_tile = w_.Binary("sdiv", range.begin, I64(kTileTokens));
-  const V last_tile = w_.Binary("sdiv", w_.Sub(range.end, I64(1)), I64(kTileTokens));
+  // Staged tiles end with the split; pages do not.
+  const V& end = pages_hold_tiles_ ? range.seen_end : range.end;
+  const V last_tile = w_.Binary("sdiv", w_.Sub(end, I64(1)), I64(kTileTokens));
   if (!pages_hold_tiles_) StageTokens(range);
   const V pages =
       w_.Load("ptr", w_.At(item_, static_cast<int64_t>(offsetof(AttentionItem, pages))), 8);
   const V page_bytes = Field(offsetof(AttentionItem, page_bytes));
   const V head = Field(offsetof(AttentionItem, kv_head));
   const int64_t page = spec_.page_tokens;
-  w_.For(I64(0), I64(kSplitTokens / kTileTokens), 1, [&](const V& i) {
+  w_.For(I64(0), I64(kPointers), 1, [&](const V& i) {
     const V tile =
         w_.Intrinsic("smin", "i64", {last_tile, w_.Intrinsic("smax", "i64", {first_tile, i})});
     V key, value;
@@ -99,16 +99,19 @@ void AttentionEmitter::Scores(const Range& range, int height) {
   const V begin = w_.Binary("and", range.begin, I64(-kBlockTokens));
   w_.For(begin, range.end, kBlockTokens, [&](const V& block) {
     const V tile = w_.Binary("sdiv", block, I64(kTileTokens));
-    V keys[2];
+    V keys[2], later[2];
     for (int half = 0; half < 2; ++half) {
       keys[half] = w_.Load("ptr", w_.At(At(keys_, tile, 8), 8 * half), 8);
+      later[half] = w_.Load("ptr", w_.At(At(keys_, tile, 8), 8 * (half + kAheadTiles)), 8);
     }
     std::vector<LlvmWriter::Var> sums;
     for (int i = 0; i < 2 * height; ++i) sums.push_back(w_.NewVar(w_.Zero(kFloats)));
     w_.For(I64(0), I64(spec_.d), 1, [&](const V& d) {
       V k[2];
       for (int half = 0; half < 2; ++half) {
-        k[half] = LoadKv(w_.At(keys[half], w_.Mul(d, I64(token_stride))), kTileTokens);
+        const V at = w_.Mul(d, I64(token_stride));
+        k[half] = LoadKv(w_.At(keys[half], at), kTileTokens);
+        w_.Prefetch(w_.At(later[half], at));
       }
       const V q = At(queries_, d, 4 * height);
       for (int r = 0; r < height; ++r) {
@@ -221,14 +224,18 @@ void AttentionEmitter::OutputColumns(const Range& range, int height, const V& fi
   const V column_bytes = w_.Mul(first, I64(kv_bytes_));
   const V first_tile = w_.Binary("and", range.begin, I64(-kTileTokens));
   w_.For(first_tile, range.end, kTileTokens, [&](const V& tile) {
-    const V values = w_.At(
-        w_.Load("ptr",
-                w_.At(At(values_), w_.Mul(w_.Binary("sdiv", tile, I64(kTileTokens)), I64(8))), 8),
-        column_bytes);
+    const V pointers = At(values_, w_.Binary("sdiv", tile, I64(kTileTokens)), 8);
+    const V values = w_.At(w_.Load("ptr", pointers, 8), column_bytes);
+    const V later = w_.At(w_.Load("ptr", w_.At(pointers, 8 * kAheadTiles), 8), column_bytes);
     const V begin = w_.Intrinsic("smax", "i64", {I64(0), w_.Sub(range.begin, tile)});
     const V end = w_.Intrinsic("smin", "i64", {I64(kTileTokens), w_.Sub(range.end, tile)});
     w_.For(begin, end, 1, [&](const V& token) {
-      const V row = w_.At(values, w_.Mul(token, I64(spec_.dv * kv_bytes_)));
+      const V row_at = w_.Mul(token, I64(spec_.dv * kv_bytes_));
+      const V row = w_.At(values, row_at), later_row = w_.At(later, row_at);
+      const int64_t columns = std::accumulate(widths.begin(), widths.end(), int64_t{0});
+      for (int64_t line = 0; line < columns * kv_bytes_; line += 64) {
+        w_.Prefetch(w_.At(later_row, line));
+      }
       std::vector<V> v;
       int64_t column = 0;
       for (int width : widths) {

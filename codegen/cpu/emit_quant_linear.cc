@@ -26,7 +26,7 @@ constexpr char kBytes[] = "<16 x i32>";  // 16 lanes of four bytes
 constexpr char kFloats[] = "<16 x float>";
 const std::vector<int> kTileHeights = {8, 4, 2, 1};
 // How far ahead of the block at hand weights are asked for, when one row walks through memory.
-constexpr int kPrefetchBytes = 2048;
+constexpr int kPrefetchBytes = 3072;
 
 class QuantLinear {
  public:
@@ -113,10 +113,16 @@ class QuantLinear {
                       4),
               kPackLanes);
         }
+        // Few rows leave little else to do while a sum waits for the one before: two sums take
+        // turns. They are integers, so the bits are the same.
+        const bool two_sums = sums.size() <= 2;
+        V other = w_.Zero(kBytes);
         for (int g = unit * groups; g < (unit + 1) * groups; ++g) {
           const V four = w_.Splat(w_.Load("i32", w_.At(x, 4 * g), 4), kPackLanes);
-          dot = EmitDot(w_, isa_.dot, dot, u[static_cast<size_t>(g)], four);
+          V& to = two_sums && g % 2 == 1 ? other : dot;
+          to = EmitDot(w_, isa_.dot, to, u[static_cast<size_t>(g)], four);
         }
+        if (two_sums) dot = w_.Add(dot, other);
         sum = w_.Fma(w_.Convert("sitofp", dot, kFloats),
                      w_.FMul(scales[static_cast<size_t>(unit)], scale), sum);
       }

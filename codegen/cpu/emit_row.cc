@@ -127,8 +127,7 @@ RowOperands RowEmitter::Operands() const {
       operands.append_is_v.push_back(op->Text(AttrKind::kSlot) == "v");
     }
     if (!op->Is(OpKind::kEmbed)) continue;
-    const int64_t limit =
-        op->operand(0)->type.extents[0].value() - op->Int(AttrKind::kOffset);
+    const int64_t limit = op->operand(0)->type.extents[0].value() - op->Int(AttrKind::kOffset);
     for (size_t i = 0; i < func_.args().size(); ++i) {
       if (func_.args()[i].get() == op->operand(1)) {
         operands.looks.push_back({static_cast<int>(i), limit});

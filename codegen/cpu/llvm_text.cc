@@ -195,7 +195,7 @@ void LlvmWriter::Store(const V& value, const V& pointer, int align) {
 }
 
 void LlvmWriter::Prefetch(const V& pointer) {
-  Call("llvm.prefetch.p0", "void", {pointer, I32(0), I32(3), I32(1)});
+  Call("llvm.prefetch.p0", "void", {pointer, I32(0), I32(2), I32(1)});
 }
 
 LlvmWriter::Var LlvmWriter::NewVar(absl::string_view type) {

@@ -87,7 +87,7 @@ class LlvmWriter {
   V At(const V& pointer, const V& bytes);
   V Load(absl::string_view type, const V& pointer, int align);
   void Store(const V& value, const V& pointer, int align);
-  void Prefetch(const V& pointer);  // read, into L1
+  void Prefetch(const V& pointer);  // read, into the second-level cache
 
   // Locals and control. A body is emitted where it stands.
   Var NewVar(absl::string_view type);
