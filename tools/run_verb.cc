@@ -87,7 +87,7 @@ SamplingParams ChooseSampling(const Options& options, const SamplingParams& reco
   return sampling;
 }
 
-// A step that computes more rows than it chooses tokens works on prompts.
+// The first step works on prompts, and so does one that computes more rows than it chooses tokens.
 struct Timing {
   int64_t prompt_tokens = 0, decoded_tokens = 0;
   double prefill_s = 0, decode_s = 0;
@@ -95,7 +95,7 @@ struct Timing {
   void Add(const EngineCounters& before, const EngineCounters& after, double seconds) {
     const int64_t computed = after.computed_tokens - before.computed_tokens;
     const int64_t chosen = after.chosen_tokens - before.chosen_tokens;
-    if (computed > chosen) {
+    if (computed > chosen || prompt_tokens == 0) {
       prompt_tokens += computed;
       prefill_s += seconds;
     } else {
