@@ -101,6 +101,7 @@ class CpuProgram : public Program {
   KvLayout kv_;
   std::map<uint32_t, const CpuKernel*> kernels_;  // by index into Target.kernels
   std::map<uint32_t, CpuWeight> weights_;         // by index into Target.weights
+  HostMemory packed_;                             // what weights_ had to be packed into
   std::map<uint32_t, std::vector<float>> biases_;
   std::vector<Launch> launches_;
   std::vector<Task> tasks_;

@@ -85,27 +85,36 @@ absl::Status CpuProgram::LoadKernels(const plan::TargetT& target, const plan::Pr
 
 absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
                                      const WeightSource& source) {
-  std::set<uint32_t> used, biases;
+  // In order of use, side by side in one memory: what is fetched ahead of a weight's end is the
+  // next weight's beginning.
+  std::vector<uint32_t> order;
+  std::vector<int64_t> places;
+  int64_t end = 0;
   for (const auto& launch : program.launches) {
     const auto* linear = std::get_if<LinearSpec>(&kernels_.at(launch->kernel)->spec);
     for (size_t i = 0; i < launch->inputs.size(); ++i) {
       if (launch->inputs[i].kind() != plan::OperandKind::Weight) continue;
-      const bool is_bias = linear != nullptr && i == 2;
-      (is_bias ? biases : used).insert(launch->inputs[i].index());
+      const uint32_t index = launch->inputs[i].index();
+      const plan::WeightSlotT& slot = *target.weights[index];
+      if (linear != nullptr && i == 2) {
+        QUIRE_ASSIGN_OR_RETURN(biases_[index], LoadBias(slot, source));
+      } else if (weights_.try_emplace(index).second) {
+        QUIRE_ASSIGN_OR_RETURN(const int64_t room, PackedRoom(slot));
+        order.push_back(index);
+        places.push_back(end);
+        end += (room + 63) / 64 * 64;
+      }
     }
   }
-  const std::vector<uint32_t> indices(used.begin(), used.end());
-  std::vector<CpuWeight> loaded(indices.size());
-  QUIRE_RETURN_IF_ERROR(
-      ForEach(indices.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
-        QUIRE_ASSIGN_OR_RETURN(loaded[i], LoadCpuWeight(*target.weights[indices[i]], source));
-        return absl::OkStatus();
-      }));
-  for (size_t i = 0; i < indices.size(); ++i) weights_[indices[i]] = std::move(loaded[i]);
-  for (uint32_t index : biases) {
-    QUIRE_ASSIGN_OR_RETURN(biases_[index], LoadBias(*target.weights[index], source));
-  }
-  return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(packed_, HostMemory::Allocate(end));
+  return ForEach(order.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
+    const plan::WeightSlotT& slot = *target.weights[order[i]];
+    QUIRE_ASSIGN_OR_RETURN(const int64_t room, PackedRoom(slot));
+    QUIRE_ASSIGN_OR_RETURN(
+        weights_.at(order[i]),
+        LoadCpuWeight(slot, source, {packed_.data() + places[i], static_cast<size_t>(room)}));
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operand,

@@ -31,6 +31,10 @@ absl::StatusOr<Shape> ShapeOf(const plan::WeightSlotT& slot) {
   return Shape{*dtype, rows, columns};
 }
 
+WeightLayout WantedLayout(const Shape& shape, WeightLayout stated) {
+  return IsBlockType(shape.dtype) ? WeightLayout::kRows16 : stated;
+}
+
 absl::Status WrongSize(const plan::WeightSlotT& slot, size_t bytes, int64_t expected) {
   return absl::DataLossError(
       absl::StrCat("weight ", slot.name, ": ", bytes, " bytes\n  allowed: ", expected));
@@ -38,34 +42,36 @@ absl::Status WrongSize(const plan::WeightSlotT& slot, size_t bytes, int64_t expe
 
 }  // namespace
 
-absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source) {
+absl::StatusOr<int64_t> PackedRoom(const plan::WeightSlotT& slot) {
   QUIRE_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(slot));
   QUIRE_ASSIGN_OR_RETURN(const WeightLayout stated, ParseLayout(slot.layout));
-  const WeightLayout wanted = IsBlockType(shape.dtype) ? WeightLayout::kRows16 : stated;
+  const WeightLayout wanted = WantedLayout(shape, stated);
+  const WeightLayout stored = slot.packed ? stated : WeightLayout::kRows;
+  return stored == wanted ? 0 : PackedBytes(wanted, shape.dtype, shape.rows, shape.columns);
+}
+
+absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source,
+                                        absl::Span<uint8_t> room) {
+  QUIRE_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(slot));
+  QUIRE_ASSIGN_OR_RETURN(const WeightLayout stated, ParseLayout(slot.layout));
   QUIRE_ASSIGN_OR_RETURN(SlotBytes bytes, source.Load(slot));
+  if (bytes.packed != slot.packed) {
+    return absl::InternalError(absl::StrCat("weight ", slot.name, ": not as the plan says"));
+  }
   const WeightLayout found = bytes.packed ? stated : WeightLayout::kRows;
   const int64_t expected = PackedBytes(found, shape.dtype, shape.rows, shape.columns);
   if (static_cast<int64_t>(bytes.bytes.size()) != expected) {
     return WrongSize(slot, bytes.bytes.size(), expected);
   }
-  CpuWeight weight;
-  if (found == wanted) {
-    weight.data = bytes.bytes.data();
-    weight.owner = std::move(bytes.owner);
-    return weight;
-  }
+  if (room.empty()) return CpuWeight{bytes.bytes.data(), std::move(bytes.owner)};
   const int64_t row_bytes = RowBytes(shape.dtype, shape.columns);
   std::vector<const uint8_t*> rows;
   rows.reserve(static_cast<size_t>(shape.rows));
   for (int64_t row = 0; row < shape.rows; ++row) {
     rows.push_back(bytes.bytes.data() + row * row_bytes);
   }
-  const int64_t packed_bytes = PackedBytes(wanted, shape.dtype, shape.rows, shape.columns);
-  QUIRE_ASSIGN_OR_RETURN(weight.packed, HostMemory::Allocate(packed_bytes));
-  QUIRE_RETURN_IF_ERROR(Pack(wanted, shape.dtype, shape.columns, rows,
-                             {weight.packed.data(), static_cast<size_t>(packed_bytes)}));
-  weight.data = weight.packed.data();
-  return weight;
+  QUIRE_RETURN_IF_ERROR(Pack(WantedLayout(shape, stated), shape.dtype, shape.columns, rows, room));
+  return CpuWeight{room.data(), nullptr};
 }
 
 absl::StatusOr<std::vector<float>> LoadBias(const plan::WeightSlotT& slot,

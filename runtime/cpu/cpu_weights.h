@@ -11,19 +11,22 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ir/plan_generated.h"
-#include "runtime/cpu/host_memory.h"
 #include "runtime/weights.h"
 
 namespace quire {
 
 struct CpuWeight {
   const uint8_t* data = nullptr;
-  HostMemory packed;
-  std::shared_ptr<const void> owner;
+  std::shared_ptr<const void> owner;  // of bytes that are used where they lie
 };
 
-absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source);
+// Room that the slot's packed form takes, or 0 when its bytes are used where they lie.
+absl::StatusOr<int64_t> PackedRoom(const plan::WeightSlotT& slot);
+// Packs into `room`, of PackedRoom bytes.
+absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source,
+                                        absl::Span<uint8_t> room);
 
 // A bias as linear kernels read it: f32, padded to a multiple of 16.
 absl::StatusOr<std::vector<float>> LoadBias(const plan::WeightSlotT& slot,
