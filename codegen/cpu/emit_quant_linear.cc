@@ -154,22 +154,27 @@ class QuantLinear {
       const V tiny = w_.Compare("fcmp olt", largest, F32(0x1p-100f));
       const V scale = w_.Select(tiny, F32(0), w_.FMul(largest, F32(1.0f / 127)));
       const V inverse = w_.Select(tiny, F32(0), w_.FDiv(F32(127), largest));
-      V sums[2];
+      V q[2];
       for (int half = 0; half < 2; ++half) {
         // Adding 1.5 * 2^23 rounds to an integer that stands in the low bits.
         const V magic = w_.SplatConstant(F32(12582912.0f), kPackLanes);
         const V shifted = w_.FAdd(w_.FMul(halves[half], w_.Splat(inverse, kPackLanes)), magic);
-        const V q =
+        q[half] =
             w_.Sub(w_.Bitcast(shifted, kBytes), w_.SplatConstant(I32(0x4b400000), kPackLanes));
-        w_.Store(w_.Convert("trunc", q, "<16 x i8>"), w_.At(to, 16 * half), 1);
-        sums[half] = w_.Reduce16(q, [&](const V& l, const V& r) { return w_.Add(l, r); });
+        w_.Store(w_.Convert("trunc", q[half], "<16 x i8>"), w_.At(to, 16 * half), 1);
       }
-      const V sum = w_.Add(sums[0], sums[1]);
+      const auto total = [&](const V& x16) {
+        return w_.Reduce16(x16, [&](const V& l, const V& r) { return w_.Add(l, r); });
+      };
+      const bool halves_apart = format_.scale_units == 2;
+      V parts[2];
+      if (halves_apart) parts[0] = total(q[0]), parts[1] = total(q[1]);
+      const V sum = halves_apart ? w_.Add(parts[0], parts[1]) : total(w_.Add(q[0], q[1]));
       w_.Store(scale, w_.At(to, offsetof(ActivationBlock, scale)), 4);
       w_.Store(w_.FMul(scale, w_.Convert("sitofp", sum, "float")),
                w_.At(to, offsetof(ActivationBlock, scaled_sum)), 4);
       for (int unit = 0; unit < 2; ++unit) {
-        const V& part = format_.scale_units == 1 ? sum : sums[unit];
+        const V& part = halves_apart ? parts[unit] : sum;
         w_.Store(w_.Mul(part, I32(-format_.offset)),
                  w_.At(to, static_cast<int64_t>(offsetof(ActivationBlock, offset)) + 4 * unit), 4);
       }

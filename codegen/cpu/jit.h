@@ -38,6 +38,8 @@ Isa BaselineIsa();
 
 // "LLVM 19.1.7"
 std::string CompilerVersion();
+// The version and the passes: equal keys make equal code of equal IR for equal Isas.
+std::string CompilerKey();
 
 // Optimised object code of one module. The text carries neither triple nor data layout.
 absl::StatusOr<std::string> CompileObject(absl::string_view ir, const Isa& isa);

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view
   kernel->scratch_bytes = emitted.scratch_bytes;
   kernel->rows = emitted.rows;
   // The IR stands for the spec and for this version of the emitters.
-  const std::string key = absl::StrCat(CompilerVersion(), "\n", isa_.Key(), "\n", emitted.ir);
+  const std::string key = absl::StrCat(CompilerKey(), "\n", isa_.Key(), "\n", emitted.ir);
   std::optional<std::string> object = cache_.Find(key);
   if (!object.has_value()) {
     QUIRE_ASSIGN_OR_RETURN(object, CompileObject(emitted.ir, isa_));
