@@ -21,6 +21,7 @@ struct RowOperands {
     int64_t limit;  // each must be in [0, limit)
   };
   std::vector<Look> looks;        // into embedding tables
+  std::vector<int> takes;         // arguments that hold numbers of the step's rows
   std::vector<bool> append_is_v;  // slot of each kv_append
 };
 

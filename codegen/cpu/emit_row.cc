@@ -13,6 +13,8 @@ namespace {
 
 using V = LlvmValue;
 
+constexpr int64_t kMaxRowElements = int64_t{1} << 28;
+
 bool HasLetter(const Type& type) { return type.rank() > 0 && type.extents[0].is_letter(); }
 
 bool IsPointwise(const Op& op) {
@@ -81,6 +83,20 @@ absl::Status RowEmitter::Check() const {
     const bool joins_rows =
         (op->Is(OpKind::kConcat) || op->Is(OpKind::kSlice)) && op->Int(AttrKind::kAxis) == 0;
     if (joins_rows) return Refuse(*op, "axis=0 is the rows");
+    // Row numbers are checked by the caller, who sees arguments alone.
+    const bool looks = op->Is(OpKind::kEmbed) || op->Is(OpKind::kTake);
+    if (looks && !(op->operand(0)->Is(OpKind::kArg) && op->operand(1)->Is(OpKind::kArg))) {
+      return Refuse(*op, "reads rows that are not an argument's, or by such numbers");
+    }
+    if (op->Is(OpKind::kEmbed) && HasLetter(op->operand(0)->type)) {
+      return Refuse(*op, "the table has rows of the step");
+    }
+    // Elements of a row stay in a cache, or at the least in memory.
+    QUIRE_ASSIGN_OR_RETURN(const int64_t count,
+                           Product(absl::MakeConstSpan(type.extents).subspan(1)));
+    if (count > kMaxRowElements) {
+      return Refuse(*op, absl::StrCat(count, " elements a row\n  allowed: ", kMaxRowElements));
+    }
   }
   return absl::OkStatus();
 }
@@ -126,13 +142,16 @@ RowOperands RowEmitter::Operands() const {
     if (op->Is(OpKind::kKvAppend)) {
       operands.append_is_v.push_back(op->Text(AttrKind::kSlot) == "v");
     }
+    const auto argument = [&](const Op* operand) {
+      for (size_t i = 0; i < func_.args().size(); ++i) {
+        if (func_.args()[i].get() == operand) return static_cast<int>(i);
+      }
+      return -1;
+    };
+    if (op->Is(OpKind::kTake)) operands.takes.push_back(argument(op->operand(1)));
     if (!op->Is(OpKind::kEmbed)) continue;
     const int64_t limit = op->operand(0)->type.extents[0].value() - op->Int(AttrKind::kOffset);
-    for (size_t i = 0; i < func_.args().size(); ++i) {
-      if (func_.args()[i].get() == op->operand(1)) {
-        operands.looks.push_back({static_cast<int>(i), limit});
-      }
-    }
+    operands.looks.push_back({argument(op->operand(1)), limit});
   }
   return operands;
 }

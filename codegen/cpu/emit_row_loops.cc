@@ -133,6 +133,7 @@ RowEmitter::V RowEmitter::Pointwise(const Op& op, const std::vector<V>& operands
       return w_.FMul(x, Constant(w_, x, op.Float(AttrKind::kFactor)));
     case OpKind::kSoftcap: {
       const double cap = op.Float(AttrKind::kCap);
+      if (cap == 0) return x;
       return w_.FMul(EmitTanh(w_, w_.FMul(x, Constant(w_, x, 1 / cap))), Constant(w_, x, cap));
     }
     case OpKind::kSilu:

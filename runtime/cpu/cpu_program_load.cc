@@ -208,6 +208,11 @@ absl::Status CpuProgram::BindRows(const plan::LaunchT& launch, size_t inputs, La
       bound.operands[inputs - appends + i].layer_offset = kv_.layers[layer.index()].v_offset;
     }
   }
+  for (int argument : rows.takes) {
+    if (bound.operands[static_cast<size_t>(argument)].place != Operand::Place::kLogitRows) {
+      return Bad(launch, "takes rows by other numbers than those of the rows with logits");
+    }
+  }
   for (const RowOperands::Look& look : rows.looks) {
     const Operand::Place place = bound.operands[static_cast<size_t>(look.argument)].place;
     if (place == Operand::Place::kIds) {

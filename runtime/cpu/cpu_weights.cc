@@ -24,6 +24,11 @@ absl::StatusOr<Shape> ShapeOf(const plan::WeightSlotT& slot) {
   const int64_t columns = slot.extents.back();
   QUIRE_ASSIGN_OR_RETURN(const int64_t rows, Product(absl::MakeConstSpan(slot.extents.data(),
                                                                          slot.extents.size() - 1)));
+  // Also packed and padded to 64 rows, its bytes fit 63 bits.
+  int64_t elements;
+  if (__builtin_mul_overflow(rows, columns, &elements) || elements > (int64_t{1} << 52)) {
+    return absl::ResourceExhaustedError(absl::StrCat("weight ", slot.name, ": too large"));
+  }
   if (rows <= 0 || columns <= 0 || columns % InfoOf(*dtype).block_elements != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("weight ", slot.name, ": ", columns, " columns of ", slot.dtype));

@@ -13,7 +13,7 @@ absl::StatusOr<HostMemory> HostMemory::Allocate(int64_t bytes) {
   HostMemory memory;
   if (bytes <= 0) return memory;
   void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cpu: no memory for ", bytes, " bytes"));
   }

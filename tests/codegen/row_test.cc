@@ -18,9 +18,9 @@ std::string Unary(const std::string& op, const std::string& extents) {
 }
 
 TEST(RowTest, PointwiseOps) {
-  for (const char* op : {"scale %0 {factor=-0.37}", "softcap %0 {cap=1.5}", "silu %0", "gelu %0",
-                         "gelu %0 {approximate=tanh}", "gelu %0 {approximate=quick}", "relu %0",
-                         "tanh %0", "sigmoid %0"}) {
+  for (const char* op : {"scale %0 {factor=-0.37}", "softcap %0 {cap=1.5}", "softcap %0 {cap=0}",
+                         "silu %0", "gelu %0", "gelu %0 {approximate=tanh}",
+                         "gelu %0 {approximate=quick}", "relu %0", "tanh %0", "sigmoid %0"}) {
     for (const char* extents : {"T,1", "T,16", "T,31", "T,80", "T,3,24"}) {
       ExpectMatches({Unary(op, extents)}, 8);
     }
@@ -245,6 +245,20 @@ TEST_P(KvAppendTest, PutsTokensWhereThePageSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, KvAppendTest, testing::Values("f32", "f16", "bf16"));
+
+TEST(RowTest, RefusesRowsThatNobodyChecks) {
+  for (const char* func :
+       {"func @row(%0: f32[T,4], %1: i32[T]) {\n  %v0 = embed %0, %1 : f32[T,4]\n  return %v0\n}\n",
+        "func @row(%0: f32[8,4], %1: i32[T]) {\n  %v0 = reshape %1 : i32[T]\n"
+        "  %v1 = embed %0, %v0 : f32[T,4]\n  return %v1\n}\n",
+        "func @row(%0: f32[T,4], %1: i32[T]) {\n  %v0 = silu %0 : f32[T,4]\n"
+        "  %v1 = take %v0, %1 : f32[T,4]\n  return %v1\n}\n",
+        "func @row(%0: f32[T,1099511627776]) {\n  %v0 = silu %0 : f32[T,1099511627776]\n"
+        "  return %v0\n}\n"}) {
+    const auto kernel = BuilderFor(TestedIsas()[0]).Build(absl::StrCat("row ", func));
+    EXPECT_EQ(kernel.status().code(), absl::StatusCode::kUnimplemented) << kernel.status();
+  }
+}
 
 TEST(RowTest, RefusesWhatMixesRows) {
   for (const char* func :

@@ -182,6 +182,26 @@ TEST_P(CpuParityTest, SameBitsHoweverTheWorkIsCut) {
   }
 }
 
+TEST(CpuStepTest, RefusesPositionsBeyondTheirTable) {
+  const absl::StatusOr<Loaded> loaded = Load("gpt2", 16, 1);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const absl::StatusOr<std::unique_ptr<PagePool>> pool = loaded->program->CreatePool(1);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const absl::StatusOr<Fixture> fixture = testing::ReadFixture("gpt2");
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  std::vector<float> logits(static_cast<size_t>(fixture->vocab_size));
+  const std::vector<int32_t> ids = {1}, rows = {0}, pages = {0};
+  const std::vector<SequenceRows> sequences = {{0, 1, 1, pages}};
+  for (int32_t position : {0, 1 << 20}) {
+    const std::vector<int32_t> positions = {position};
+    const absl::Status status =
+        loaded->program->Run({ids, positions, rows, sequences}, **pool, absl::MakeSpan(logits));
+    EXPECT_EQ(status.code(),
+              position == 0 ? absl::StatusCode::kOk : absl::StatusCode::kInvalidArgument)
+        << status;
+  }
+}
+
 std::string NameOf(const ::testing::TestParamInfo<std::string>& fixture) { return fixture.param; }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, CpuParityTest, ::testing::ValuesIn(testing::FixtureNames()),
