@@ -1,6 +1,7 @@
 #include "models/import/safetensors.h"
 
-#include <chrono>
+#include <sys/resource.h>
+
 #include <filesystem>
 
 #include "gmock/gmock.h"
@@ -192,13 +193,14 @@ TEST(SafetensorsTest, IndexesASparse13GigabyteFileFromItsHeader) {
                                           R"(,2000],"data_offsets":[0,)", kRows * 4000, "]}}");
   dir.Write("model.safetensors", SafetensorsWithHeader(header, ""));
   std::filesystem::resize_file(dir.File("model.safetensors"), 8 + header.size() + kRows * 4000);
-  const auto start = std::chrono::steady_clock::now();
+  rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
   const auto index = ReadSafetensorsFile(dir.path(), "model.safetensors");
-  const auto elapsed = std::chrono::steady_clock::now() - start;
+  getrusage(RUSAGE_SELF, &after);
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_EQ(index->tensors[0].bytes, 13'000'000'000u);
-  // Reading the weights would take seconds; a header takes microseconds.
-  EXPECT_LT(elapsed, std::chrono::milliseconds(200));
+  // Reading the weights would touch three million pages; the header is one.
+  EXPECT_LT(after.ru_minflt - before.ru_minflt, 1000);
 }
 
 class ShardsTest : public ::testing::Test {
