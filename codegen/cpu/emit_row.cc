@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/cpu/abi.h"
+#include "codegen/row_ops.h"
 #include "ir/status.h"
 #include "ir/text.h"
 
@@ -16,24 +17,6 @@ using V = LlvmValue;
 constexpr int64_t kMaxRowElements = int64_t{1} << 28;
 
 bool HasLetter(const Type& type) { return type.rank() > 0 && type.extents[0].is_letter(); }
-
-bool IsPointwise(const Op& op) {
-  switch (op.kind) {
-    case OpKind::kAdd:
-    case OpKind::kMul:
-    case OpKind::kScale:
-    case OpKind::kSoftcap:
-    case OpKind::kSilu:
-    case OpKind::kGelu:
-    case OpKind::kRelu:
-    case OpKind::kTanh:
-    case OpKind::kSigmoid:
-    case OpKind::kCast:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // The extents that a View covers: of a weight all, of a value with rows all but the first.
 std::vector<int64_t> ViewExtents(const Type& type) {
@@ -172,9 +155,9 @@ void RowEmitter::BindArguments() {
 
 bool RowEmitter::IsLazy(const Op& op) const {
   auto users = users_.find(&op);
-  return IsPointwise(op) && first_return_.find(&op) == first_return_.end() &&
-         users != users_.end() && users->second.size() == 1 && IsPointwise(*users->second[0]) &&
-         users->second[0]->type.extents == op.type.extents;
+  return IsPointwise(op.kind) && first_return_.find(&op) == first_return_.end() &&
+         users != users_.end() && users->second.size() == 1 &&
+         IsPointwise(users->second[0]->kind) && users->second[0]->type.extents == op.type.extents;
 }
 
 View RowEmitter::NewPlace(const Op& op) {
@@ -201,7 +184,7 @@ const View& RowEmitter::Materialised(const Op& op) {
 }
 
 absl::Status RowEmitter::EmitOp(const Op& op) {
-  if (IsPointwise(op)) {
+  if (IsPointwise(op.kind)) {
     if (!IsLazy(op)) Materialised(op);
     return absl::OkStatus();
   }
