@@ -18,15 +18,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "codegen/cuda/kernel.h"
 #include "codegen/spec.h"
 
 namespace quire {
-
-// What a device gives.
-struct CudaLimits {
-  int shared_bytes = 0;  // that a block may have
-  int multiprocessors = 0;
-};
 
 // A body and its sizes.
 struct CudaLinearConfig {

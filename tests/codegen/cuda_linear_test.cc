@@ -17,7 +17,7 @@ struct Device {
   const char* architecture;
   CudaLimits limits;
 };
-constexpr CudaLimits kHopper = {232448, 132}, kAda = {101376, 128};
+constexpr CudaLimits kHopper = {9, 0, 232448, 132}, kAda = {8, 9, 101376, 128};
 constexpr Device kDevices[] = {{"sm_80", {166912, 108}}, {"sm_89", kAda}, {"sm_90a", kHopper}};
 
 LinearSpec Spec(int64_t n, int64_t k, DType dtype = DType::kBF16) {

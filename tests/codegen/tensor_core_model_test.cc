@@ -9,6 +9,7 @@
 
 #include "codegen/cuda/linear.h"
 #include "gtest/gtest.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
@@ -88,7 +89,7 @@ std::vector<uint16_t> Words(const std::string& hex) {
 
 // Lines "type x weight sum", printed by `bench_cuda_linear record` on an H200.
 TEST(TensorCoreModelTest, GivesTheBitsOfAnH200) {
-  std::ifstream file(QUIRE_TESTDATA "/codegen/tensor_core_steps.txt");
+  std::ifstream file(TestData("codegen/tensor_core_steps.txt"));
   std::string type, x, weight, sum;
   int lines = 0;
   for (; file >> type >> x >> weight >> sum; ++lines) {

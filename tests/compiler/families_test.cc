@@ -12,13 +12,14 @@
 #include "models/model.h"
 #include "tests/compiler/compile_helpers.h"
 #include "tests/compiler/equivalence.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
 
 std::vector<std::string> Families() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(QUIRE_TESTDATA "/parity/fixtures")) {
+  for (const auto& entry : std::filesystem::directory_iterator(TestData("parity/fixtures"))) {
     names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
@@ -28,7 +29,7 @@ std::vector<std::string> Families() {
 class FamiliesTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::filesystem::path path = QUIRE_TESTDATA "/parity/fixtures/" + GetParam();
+    std::filesystem::path path = TestData("parity/fixtures/") + GetParam();
     if (std::filesystem::exists(path / "model.gguf")) path /= "model.gguf";
     absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(path.string());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/compiler/compile_helpers.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 // The notes of one pass over a text file beside this one.
 std::string NotesOf(absl::string_view file, absl::string_view pass) {
   std::stringstream text;
-  text << std::ifstream(absl::StrCat(QUIRE_TESTDATA "/compiler/", file)).rdbuf();
+  text << std::ifstream(TestData(absl::StrCat("compiler/", file))).rdbuf();
   absl::StatusOr<testing::Rewritten> rewritten = testing::Rewrite(text.str(), pass);
   return rewritten.ok() ? rewritten->notes() : std::string(rewritten.status().message());
 }

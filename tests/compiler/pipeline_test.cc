@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "ir/builder.h"
 #include "tests/compiler/compile_helpers.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
@@ -185,10 +186,11 @@ TEST(PassListTest, EveryPassHasItsFileAndItsTests) {
     std::string file = pass.name;
     std::replace(file.begin(), file.end(), '-', '_');
     const std::filesystem::path source =
-        std::filesystem::path(QUIRE_TESTDATA).parent_path() / "compiler/passes" / (file + ".cc");
+        std::filesystem::path(TestData("")).parent_path().parent_path() / "compiler/passes" /
+        (file + ".cc");
     EXPECT_THAT(ReadAll(source), ::testing::StartsWith(absl::StrCat("// ", pass.name, ": ")));
-    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(QUIRE_TESTDATA) / "compiler" /
-                                        (file + ".qir")))
+    EXPECT_TRUE(
+        std::filesystem::exists(std::filesystem::path(TestData("compiler")) / (file + ".qir")))
         << file;
   }
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/quantize.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
@@ -21,7 +22,7 @@ using ::quire::testing::Quantize;
 // Every value equals the gguf package's, which computes in f32: what is exact in double rounds to
 // the same f32.
 TEST(DequantizeTest, MatchesTheRecordedBlocks) {
-  std::ifstream fixture(absl::StrCat(QUIRE_TESTDATA, "/ir/dequantize_fixture.txt"));
+  std::ifstream fixture(TestData("ir/dequantize_fixture.txt"));
   std::set<DType> seen;
   std::string type, block_hex, expected_hex;
   while (fixture >> type >> block_hex >> expected_hex) {

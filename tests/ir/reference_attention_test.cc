@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/ir/one_op.h"
+#include "tests/testdata.h"
 
 namespace quire::testing {
 namespace {
@@ -36,7 +37,7 @@ TEST(ReferenceAttentionTest, RowsStandAtTheEndOfTheContext) {
 // Score 0 of the second of two rows against the key before it is minus the slope. The fixture has
 // float32 powers of a float32 base: as many roundings as the exponent.
 TEST(ReferenceAttentionTest, AlibiSlopesAreThoseOfBloom) {
-  std::ifstream file(QUIRE_TESTDATA "/ir/alibi_fixture.txt");
+  std::ifstream file(TestData("ir/alibi_fixture.txt"));
   int lines = 0;
   for (std::string line; std::getline(file, line); ++lines) {
     const std::vector<std::string> fields = absl::StrSplit(line, " | ");

@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "tests/ir/one_op.h"
+#include "tests/testdata.h"
 
 namespace quire::testing {
 namespace {
@@ -69,7 +70,7 @@ TEST(ReferenceRopeTest, RefusesScalingWithoutItsParameters) {
 // Every line of the fixture: rotating (1, 0) in each pair gives the cosine and the sine of position
 // times the recorded frequency, which is a float that some ten roundings led to.
 TEST(ReferenceRopeTest, FrequenciesAreThoseOfTransformers) {
-  std::ifstream file(QUIRE_TESTDATA "/ir/rope_fixture.txt");
+  std::ifstream file(TestData("ir/rope_fixture.txt"));
   int lines = 0;
   for (std::string line; std::getline(file, line); ++lines) {
     SCOPED_TRACE(line.substr(0, 120));

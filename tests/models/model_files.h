@@ -15,6 +15,7 @@
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "tests/models/checkpoint_files.h"
+#include "tests/testdata.h"
 
 namespace quire::testing {
 
@@ -76,7 +77,7 @@ inline nlohmann::json With(nlohmann::json config, absl::string_view changes) {
 }
 
 inline std::string FixtureFolder(absl::string_view name) {
-  return absl::StrCat(QUIRE_TESTDATA, "/parity/fixtures/", name);
+  return TestData(absl::StrCat("parity/fixtures/", name));
 }
 
 // The model of a parity fixture with other configurations.

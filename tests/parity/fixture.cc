@@ -9,11 +9,12 @@
 #include "ir/file.h"
 #include "ir/status.h"
 #include "models/import/safetensors.h"
+#include "tests/testdata.h"
 
 namespace quire::testing {
 namespace {
 
-std::string Root() { return absl::StrCat(QUIRE_TESTDATA, "/parity/fixtures"); }
+std::string Root() { return TestData("parity/fixtures"); }
 
 const TensorInfo* Named(const TensorIndex& index, absl::string_view name) {
   for (const TensorInfo& tensor : index.tensors) {

@@ -17,13 +17,13 @@
 #include "models/import/tokenizer_json.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "tests/runtime/tokenizer_lines.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
 
 std::string ReadFixture(absl::string_view name) {
-  std::ifstream file(absl::StrCat(QUIRE_TESTDATA "/runtime/tokenizer/", name, ".json"),
-                     std::ios::binary);
+  std::ifstream file(TestData(absl::StrCat("runtime/tokenizer/", name, ".json")), std::ios::binary);
   std::ostringstream content;
   content << file.rdbuf();
   return content.str();

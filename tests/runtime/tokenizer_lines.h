@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "runtime/tokenizer/unicode.h"
+#include "tests/testdata.h"
 
 namespace quire {
 
 class TestLines {
  public:
   explicit TestLines(uint64_t seed) : state_(seed) {
-    std::ifstream file(QUIRE_TESTDATA "/runtime/tokenizer/atoms.txt", std::ios::binary);
+    std::ifstream file(TestData("runtime/tokenizer/atoms.txt"), std::ios::binary);
     for (std::string line; std::getline(file, line);) {
       if (line.compare(0, 5, "text ") == 0) atoms_.push_back({Unescape(line.substr(5)), 0, 0});
       if (line.compare(0, 6, "range ") == 0) {

@@ -10,6 +10,7 @@
 #include "models/import/tokenizer_json.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "tests/runtime/tokenizer_lines.h"
+#include "tests/testdata.h"
 
 namespace quire {
 namespace {
@@ -43,7 +44,7 @@ class Fnv {
 class TokenizerParityTest : public testing::TestWithParam<const char*> {
  protected:
   std::string Path(const char* extension) const {
-    return std::string(QUIRE_TESTDATA "/runtime/tokenizer/") + GetParam() + extension;
+    return TestData("runtime/tokenizer/") + GetParam() + extension;
   }
 };
 

@@ -40,7 +40,10 @@ class Gpu {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90a"
   int multiprocessors() const { return Attribute(kCuMultiprocessors); }
-  CudaLimits limits() const { return {Attribute(kCuSharedBytesPerBlockOptin), multiprocessors()}; }
+  CudaLimits limits() const {
+    return {Attribute(kCuComputeMajor), Attribute(kCuComputeMinor),
+            Attribute(kCuSharedBytesPerBlockOptin), multiprocessors()};
+  }
 
   CuDevicePtr Allocate(size_t bytes) const;  // zeroed
   void Free(CuDevicePtr memory) const;

@@ -1,0 +1,103 @@
+// A kernel of a plan as CUDA runs it: from a spec to texts for NVRTC, and from a number of rows to
+// launches. Needs no GPU.
+//
+// Each family (linear, attention, row) makes a CudaKernel; what builds binaries, keeps them and
+// launches them knows this interface alone.
+//
+// A step's grids, pointers and workspace depend on the number of rows that the step is padded to
+// (its bucket) and on nothing else, so that a captured graph is right for every batch of that many
+// rows: what varies is read from device memory at fixed places, the step's block
+// (codegen/cuda/kernels/step.cuh).
+#ifndef QUIRE_CODEGEN_CUDA_KERNEL_H_
+#define QUIRE_CODEGEN_CUDA_KERNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/spec.h"
+
+namespace quire {
+
+// What a device gives.
+struct CudaLimits {
+  int major = 0, minor = 0;  // compute capability
+  int shared_bytes = 0;      // that a block may have
+  int multiprocessors = 0;
+};
+
+// One text for NVRTC with one extern "C" function.
+struct CudaEntry {
+  std::string entry;
+  std::string source;  // begins with a comment that holds the spec
+  int block_threads = 0;
+  int shared_bytes = 0;  // dynamic
+};
+
+// Where a kernel's parameter comes from.
+struct CudaArgument {
+  enum class Kind {
+    kOperand,    // pointer: operand `value` of the plan's launch, inputs then outputs; null if
+                 // there is none
+    kWorkspace,  // pointer: byte `value` of the memory that all launches of a program share, in
+                 // turn; it is zero before the first launch, and each launch leaves it zero
+    kPlan,       // pointer: byte `value` of this kernel's own memory, kept from Prepare() to the
+                 // step's last launch
+    // Pointers into the step's block.
+    kHeader,      // StepHeader
+    kSequences,   // StepSequence [sequences]
+    kPages,       // i32, block tables one after another
+    kTokenSlots,  // i32 [T]: page * page_tokens + place in the page of the row's own token; -1 for
+                  // rows of padding, which append nothing
+    kInt32,       // `value` itself
+  };
+  Kind kind = Kind::kInt32;
+  int64_t value = 0;
+};
+
+struct CudaLaunch {
+  size_t entry = 0;  // index into CudaKernel::entries()
+  int grid = 1;
+  std::vector<CudaArgument> arguments;
+};
+
+struct CudaLaunches {
+  std::vector<CudaLaunch> launches;  // in order, each dependent on the one before
+  int64_t workspace_bytes = 0;
+};
+
+class CudaKernel {
+ public:
+  virtual ~CudaKernel() = default;
+
+  const std::vector<CudaEntry>& entries() const { return entries_; }
+
+  // What computes one launch of the plan on `rows` rows.
+  // REQUIRES: 1 <= rows <= max_rows of Prepare's call.
+  virtual CudaLaunches Launches(int64_t rows) const = 0;
+
+  // What runs once a step before all launches of this kernel (a work list, shared by the layers
+  // that have this kernel), and the bytes of kPlan for steps of up to `max_rows` rows in up to
+  // `max_sequences` sequences with up to `max_pages` pages in all.
+  struct Preparation {
+    std::vector<CudaLaunch> launches;
+    int64_t plan_bytes = 0;
+  };
+  virtual Preparation Prepare(int64_t max_rows, int64_t max_sequences, int64_t max_pages) const {
+    (void)max_rows, (void)max_sequences, (void)max_pages;
+    return {};
+  }
+
+ protected:
+  std::vector<CudaEntry> entries_;
+};
+
+// UNIMPLEMENTED, naming what is not supported, on a spec that has no CUDA kernel.
+absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaKernel(const KernelSpec& spec,
+                                                           const CudaLimits& limits);
+
+}  // namespace quire
+
+#endif  // QUIRE_CODEGEN_CUDA_KERNEL_H_
