@@ -18,6 +18,10 @@
 
 namespace quire {
 
+// Whether a kernel that no plan and no cache has may be compiled when a plan is loaded, or is an
+// error.
+enum class JitPolicy { kAuto, kNever };
+
 class KernelCache {
  public:
   // `dir`: a directory, made when the first entry is published; "none": a cache that holds

@@ -151,6 +151,15 @@ absl::StatusOr<const Nvrtc*> Nvrtc::Get() {
   return &*nvrtc;
 }
 
+std::string Nvrtc::version() const { return absl::StrCat(major_, ".", minor_); }
+
+const std::vector<std::string>& Nvrtc::Options() {
+  static const auto& options =
+      *new std::vector<std::string>{"--std=c++20", "--ptxas-options=-v", "--use_fast_math",
+                                    "--device-int128", "--diag-suppress=177"};
+  return options;
+}
+
 absl::StatusOr<CudaBinary> Nvrtc::Compile(
     const std::string& name, const std::string& source, absl::string_view architecture,
     const std::vector<std::pair<std::string, std::string>>& headers) const {
@@ -168,9 +177,9 @@ absl::StatusOr<CudaBinary> Nvrtc::Compile(
         absl::StrCat("nvrtc: ", name, ": ", functions_->ErrorString(result)));
   }
   const std::string arch_option = absl::StrCat("--gpu-architecture=", architecture);
-  const char* options[] = {arch_option.c_str(), "--std=c++20",     "--ptxas-options=-v",
-                           "--use_fast_math",   "--device-int128", "--diag-suppress=177"};
-  result = functions_->CompileProgram(program, static_cast<int>(std::size(options)), options);
+  std::vector<const char*> options = {arch_option.c_str()};
+  for (const std::string& option : Options()) options.push_back(option.c_str());
+  result = functions_->CompileProgram(program, static_cast<int>(options.size()), options.data());
   CudaBinary binary;
   binary.log = Fetch(program, functions_->GetLogSize, functions_->GetLog, true);
   if (result == 0) {

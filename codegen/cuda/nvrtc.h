@@ -38,8 +38,11 @@ class Nvrtc {
   // path, from $CUDA_HOME, or from /usr/local/cuda.
   static absl::StatusOr<const Nvrtc*> Get();
 
-  int major() const { return major_; }
-  int minor() const { return minor_; }
+  // "13.0"
+  std::string version() const;
+
+  // What every compilation is asked for, beside the architecture.
+  static const std::vector<std::string>& Options();
 
   // Compiles `source` for `architecture` ("sm_90a"); `name` is for messages. `headers` are (name,
   // text).

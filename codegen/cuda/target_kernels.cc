@@ -1,0 +1,43 @@
+#include "codegen/cuda/target_kernels.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/spec.h"
+#include "ir/status.h"
+
+namespace quire {
+
+absl::StatusOr<CudaKernels> MakeCudaKernels(const plan::TargetT& target, const CudaLimits& limits) {
+  CudaKernels kernels;
+  for (size_t i = 0; i < target.kernels.size(); ++i) {
+    const auto make = [&]() -> absl::StatusOr<std::unique_ptr<CudaKernel>> {
+      QUIRE_ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(target.kernels[i]->spec));
+      return MakeCudaKernel(spec, limits);
+    };
+    absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = make();
+    if (!kernel.ok()) return WithPrefix(kernel.status(), absl::StrCat("kernels[", i, "]"));
+    kernels.push_back(*std::move(kernel));
+  }
+  return kernels;
+}
+
+absl::StatusOr<std::vector<std::vector<BuiltEntry>>> BuildCudaKernels(const CudaKernels& kernels,
+                                                                      CudaKernelBuilder* builder) {
+  std::vector<const CudaEntry*> entries;
+  for (const auto& kernel : kernels) {
+    for (const CudaEntry& entry : kernel->entries()) entries.push_back(&entry);
+  }
+  QUIRE_ASSIGN_OR_RETURN(std::vector<BuiltEntry> built, builder->Build(entries));
+  std::vector<std::vector<BuiltEntry>> by_kernel;
+  auto next = std::make_move_iterator(built.begin());
+  for (const auto& kernel : kernels) {
+    const auto end = next + static_cast<ptrdiff_t>(kernel->entries().size());
+    by_kernel.emplace_back(next, end);
+    next = end;
+  }
+  return by_kernel;
+}
+
+}  // namespace quire
