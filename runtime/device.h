@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "codegen/kernel_cache.h"
 #include "ir/plan_generated.h"
 
 namespace quire {
@@ -67,6 +68,7 @@ struct DeviceOptions {
   int threads = 0;               // 0: the number of cores this process may use
   std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
                                  // ~/.cache/quire; "none": no cache
+  JitPolicy jit = JitPolicy::kAuto;
 };
 
 class Device {

@@ -93,6 +93,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
   DeviceOptions device_options;
   device_options.threads = options.threads;
   device_options.kernel_cache_dir = options.kernel_cache_dir;
+  if (options.never_compile) device_options.jit = JitPolicy::kNever;
   QUIRE_ASSIGN_OR_RETURN(impl->device, CreateDevice(options.device, device_options));
   const std::unique_ptr<WeightSource> weights =
       OpenWeights(impl->file, {.weights_dir = options.weights_dir});

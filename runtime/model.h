@@ -35,6 +35,7 @@ struct OpenOptions {
   std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
                                  // ~/.cache/quire; "none": no cache
   std::string weights_dir;       // "": where the plan says
+  bool never_compile = false;    // a kernel that neither plan nor cache has is an error
   bool verify = false;           // read the packed weights and compare their checksums
 };
 

@@ -13,6 +13,11 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("--threads", options->model.threads,
                   "default: the cores that this process may use")
       ->check(CLI::Range(1, 1024));
+  app->add_option_function<std::string>(
+         "--jit",
+         [options](const std::string& text) { options->model.never_compile = text == "never"; },
+         "auto, or never: a kernel that neither plan nor cache has is an error")
+      ->check(CLI::IsMember({"auto", "never"}));
   app->add_option("--weights-dir", options->model.weights_dir,
                   "where the weight files are now (default: where the plan says)");
 }

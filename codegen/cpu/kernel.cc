@@ -10,10 +10,11 @@
 namespace quire {
 
 absl::StatusOr<std::unique_ptr<KernelBuilder>> KernelBuilder::Create(const Isa& isa,
-                                                                     KernelCache cache) {
+                                                                     KernelCache cache,
+                                                                     JitPolicy jit) {
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<CodeLoader> loader, CodeLoader::Create());
   return std::unique_ptr<KernelBuilder>(
-      new KernelBuilder(isa, std::move(cache), std::move(loader)));
+      new KernelBuilder(isa, std::move(cache), jit, std::move(loader)));
 }
 
 absl::StatusOr<const CpuKernel*> KernelBuilder::Build(absl::string_view spec) {
@@ -40,6 +41,11 @@ absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view
   // The IR stands for the spec and for this version of the emitters.
   const std::string key = absl::StrCat(CompilerKey(), "\n", isa_.Key(), "\n", emitted.ir);
   std::optional<std::string> object = cache_.Find(key);
+  if (!object.has_value() && jit_ == JitPolicy::kNever) {
+    return WithLine(absl::FailedPreconditionError(absl::StrCat(
+                        "cpu: --jit=never, and a kernel would have to be compiled: ", text)),
+                    "fix", "--jit=auto; later loads find the kernel in the cache");
+  }
   if (!object.has_value()) {
     QUIRE_ASSIGN_OR_RETURN(object, CompileObject(emitted.ir, isa_));
     ++compiled_;

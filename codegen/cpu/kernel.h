@@ -31,9 +31,11 @@ struct CpuKernel {
 
 class KernelBuilder {
  public:
-  static absl::StatusOr<std::unique_ptr<KernelBuilder>> Create(const Isa& isa, KernelCache cache);
+  static absl::StatusOr<std::unique_ptr<KernelBuilder>> Create(const Isa& isa, KernelCache cache,
+                                                               JitPolicy jit = JitPolicy::kAuto);
 
-  // By spec text. The kernel lives as long as the builder.
+  // By spec text. The kernel lives as long as the builder. FAILED_PRECONDITION when it would have
+  // to be compiled and must not be.
   absl::StatusOr<const CpuKernel*> Build(absl::string_view spec);
 
   const Isa& isa() const { return isa_; }
@@ -41,8 +43,9 @@ class KernelBuilder {
   int compiled() const { return compiled_; }
 
  private:
-  KernelBuilder(const Isa& isa, KernelCache cache, std::unique_ptr<CodeLoader> loader)
-      : isa_(isa), cache_(std::move(cache)), loader_(std::move(loader)) {}
+  KernelBuilder(const Isa& isa, KernelCache cache, JitPolicy jit,
+                std::unique_ptr<CodeLoader> loader)
+      : isa_(isa), cache_(std::move(cache)), jit_(jit), loader_(std::move(loader)) {}
   absl::StatusOr<std::unique_ptr<CpuKernel>> Load(absl::string_view text);
 
   struct Slot {
@@ -51,6 +54,7 @@ class KernelBuilder {
   };
   const Isa isa_;
   const KernelCache cache_;
+  const JitPolicy jit_;
   const std::unique_ptr<CodeLoader> loader_;
   std::mutex mutex_;  // guards slots_, not what they hold
   absl::flat_hash_map<std::string, std::unique_ptr<Slot>> slots_;

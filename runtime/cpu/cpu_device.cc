@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(const DeviceOptions
         absl::StrCat("threads=", options.threads, "\n  allowed: 0 .. ", kMaxThreads));
   }
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, HostIsa());
-  QUIRE_ASSIGN_OR_RETURN(auto builder,
-                         KernelBuilder::Create(isa, KernelCache(options.kernel_cache_dir)));
+  QUIRE_ASSIGN_OR_RETURN(
+      auto builder, KernelBuilder::Create(isa, KernelCache(options.kernel_cache_dir), options.jit));
   const int threads = options.threads == 0 ? AvailableCores() : options.threads;
   return std::unique_ptr<CpuDevice>(
       new CpuDevice(std::min(threads, kMaxThreads), std::move(builder)));

@@ -117,6 +117,18 @@ TEST_F(KernelCacheTest, KernelsComeFromTheCacheTheSecondTime) {
   }
 }
 
+TEST_F(KernelCacheTest, NothingIsCompiledWhereThatIsNotAllowed) {
+  const auto never = KernelBuilder::Create(*HostIsa(), KernelCache(dir_), JitPolicy::kNever);
+  ASSERT_TRUE(never.ok());
+  const absl::Status status = (*never)->Build(kSpec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find(kSpec), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("--jit=auto"), absl::string_view::npos) << status;
+  const auto builder = KernelBuilder::Create(*HostIsa(), KernelCache(dir_));
+  ASSERT_TRUE((*builder)->Build(kSpec).ok());
+  EXPECT_TRUE((*never)->Build(kSpec).ok());
+}
+
 TEST_F(KernelCacheTest, ThreadsBuildASpecOnce) {
   const auto builder = KernelBuilder::Create(*HostIsa(), KernelCache(dir_));
   ASSERT_TRUE(builder.ok());
