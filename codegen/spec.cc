@@ -70,6 +70,8 @@ class Fields {
     return IsFloat(*value) ? absl::OkStatus() : Bad(key, DTypeText(*value), "f32, f16, bf16");
   }
 
+  bool Has(absl::string_view key) const { return values_.contains(key); }
+
   absl::StatusOr<absl::string_view> Take(absl::string_view key) {
     auto it = values_.find(key);
     if (it == values_.end()) {
@@ -96,6 +98,63 @@ class Fields {
   absl::flat_hash_map<absl::string_view, absl::string_view> values_;
 };
 
+constexpr Activation kActivations[] = {
+    Activation::kNone,      Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
+    Activation::kGeluQuick, Activation::kRelu, Activation::kTanh, Activation::kSigmoid};
+
+std::string NormText(const NormSpec& norm) {
+  auto type = [](const std::optional<DType>& dtype) {
+    return dtype.has_value() ? DTypeText(*dtype) : "none";
+  };
+  return absl::StrCat(" norm=", norm.kind == NormSpec::Kind::kRms ? "rms" : "layer",
+                      " eps=", Number(norm.eps), " offset=", Number(norm.weight_offset),
+                      " norm_w=", type(norm.weight), " norm_b=", type(norm.bias));
+}
+
+absl::Status ParseParameterType(Fields& fields, absl::string_view key,
+                                std::optional<DType>* dtype) {
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view text, fields.Take(key));
+  if (text == "none") return absl::OkStatus();
+  *dtype = ParseDType(text);
+  return dtype->has_value() && IsFloat(**dtype) ? absl::OkStatus()
+                                                : Fields::Bad(key, text, "none, f32, f16, bf16");
+}
+
+absl::Status ParseNorm(Fields& fields, std::optional<NormSpec>* parsed) {
+  if (!fields.Has("norm")) return absl::OkStatus();
+  NormSpec norm;
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view kind, fields.Take("norm"));
+  if (kind != "rms" && kind != "layer") return Fields::Bad("norm", kind, "rms, layer");
+  if (kind == "layer") norm.kind = NormSpec::Kind::kLayer;
+  QUIRE_RETURN_IF_ERROR(fields.Float("eps", 0, 1, &norm.eps));
+  QUIRE_RETURN_IF_ERROR(fields.Float("offset", -16, 16, &norm.weight_offset));
+  QUIRE_RETURN_IF_ERROR(ParseParameterType(fields, "norm_w", &norm.weight));
+  QUIRE_RETURN_IF_ERROR(ParseParameterType(fields, "norm_b", &norm.bias));
+  const bool is_rms = norm.kind == NormSpec::Kind::kRms;
+  if (norm.bias.has_value() && (is_rms || !norm.weight.has_value())) {
+    return Fields::Bad("norm_b", DTypeText(*norm.bias), "none");
+  }
+  if (!is_rms && norm.weight_offset != 0) {
+    return Fields::Bad("offset", Number(norm.weight_offset), "0");
+  }
+  *parsed = norm;
+  return absl::OkStatus();
+}
+
+absl::Status ParseActivation(Fields& fields, LinearSpec* spec) {
+  if (!fields.Has("act")) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view text, fields.Take("act"));
+  std::string allowed;
+  for (Activation activation : kActivations) {
+    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", ActivationText(activation));
+    if (text == ActivationText(activation)) spec->act = activation;
+  }
+  if (text != ActivationText(spec->act)) return Fields::Bad("act", text, allowed);
+  if (spec->act == Activation::kNone) return absl::OkStatus();
+  if (spec->residual) return Fields::Bad("act", text, "none with residual=1");
+  return fields.Has("gated") ? fields.Bool("gated", &spec->gated) : absl::OkStatus();
+}
+
 constexpr int64_t kMaxHeads = 65536, kMaxHead = 512, kMaxPageTokens = 65536;
 
 absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
@@ -110,6 +169,8 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Bool("residual", &spec.residual));
   QUIRE_ASSIGN_OR_RETURN(absl::string_view layout, fields.Take("layout"));
   QUIRE_ASSIGN_OR_RETURN(spec.layout, ParseLayout(layout));
+  QUIRE_RETURN_IF_ERROR(ParseNorm(fields, &spec.norm));
+  QUIRE_RETURN_IF_ERROR(ParseActivation(fields, &spec));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.k % InfoOf(spec.weight).block_elements != 0) {
     return Fields::Bad("k", absl::StrCat(spec.k),
@@ -134,6 +195,7 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Float("scale", 1e-6, 1e3, &spec.scale));
   QUIRE_RETURN_IF_ERROR(fields.Float("cap", 0, 1e6, &spec.cap));
   QUIRE_RETURN_IF_ERROR(fields.Float("alibi", 0, 64, &spec.alibi_max));
+  if (fields.Has("x")) QUIRE_RETURN_IF_ERROR(fields.FloatType("x", &spec.x));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.hq % spec.hkv != 0) {
     return Fields::Bad("hq", absl::StrCat(spec.hq), absl::StrCat("a multiple of hkv=", spec.hkv));
@@ -142,6 +204,19 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
     if (size % 8 != 0) return Fields::Bad(key, absl::StrCat(size), "a multiple of 8, 8 .. 512");
   }
   return KernelSpec(spec);
+}
+
+// "func @row(...) {...}", behind "page=16 " where it has pages.
+absl::StatusOr<KernelSpec> ParseRow(absl::string_view text) {
+  RowSpec spec;
+  const absl::string_view fields_text = text.substr(0, text.find("func "));
+  QUIRE_ASSIGN_OR_RETURN(Fields fields, Fields::Split(fields_text));
+  if (fields.Has("page")) {
+    QUIRE_RETURN_IF_ERROR(fields.Int("page", 1, kMaxPageTokens, &spec.page_tokens));
+  }
+  QUIRE_RETURN_IF_ERROR(fields.Finish());
+  spec.func = std::string(text.substr(fields_text.size()));
+  return KernelSpec(std::move(spec));
 }
 
 }  // namespace
@@ -157,28 +232,58 @@ absl::StatusOr<WeightLayout> ParseLayout(absl::string_view text) {
   return Fields::Bad("layout", text, "rows, rows16");
 }
 
+absl::string_view ActivationText(Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return "none";
+    case Activation::kSilu:
+      return "silu";
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kGeluTanh:
+      return "gelu_tanh";
+    case Activation::kGeluQuick:
+      return "gelu_quick";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kTanh:
+      return "tanh";
+    case Activation::kSigmoid:
+      return "sigmoid";
+  }
+  return "";
+}
+
 std::string SpecText(const KernelSpec& spec) {
   if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
+    std::string act;
+    if (linear->act != Activation::kNone) {
+      act = absl::StrCat(" act=", ActivationText(linear->act), linear->gated ? " gated=1" : "");
+    }
     return absl::StrCat("linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
                         " x=", DTypeText(linear->x), " y=", DTypeText(linear->y),
                         " bias=", linear->bias ? 1 : 0, " residual=", linear->residual ? 1 : 0,
-                        " layout=", LayoutText(linear->layout));
+                        " layout=", LayoutText(linear->layout),
+                        linear->norm.has_value() ? NormText(*linear->norm) : "", act);
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
-    return absl::StrCat("attention hq=", attention->hq, " hkv=", attention->hkv,
-                        " d=", attention->d, " dv=", attention->dv,
-                        " kv=", DTypeText(attention->kv), " page=", attention->page_tokens,
-                        " mask=", attention->causal ? "causal" : "none",
-                        " window=", attention->window, " scale=", Number(attention->scale),
-                        " cap=", Number(attention->cap), " alibi=", Number(attention->alibi_max));
+    return absl::StrCat(
+        "attention hq=", attention->hq, " hkv=", attention->hkv, " d=", attention->d,
+        " dv=", attention->dv, " kv=", DTypeText(attention->kv), " page=", attention->page_tokens,
+        " mask=", attention->causal ? "causal" : "none", " window=", attention->window,
+        " scale=", Number(attention->scale), " cap=", Number(attention->cap),
+        " alibi=", Number(attention->alibi_max), attention->x == DType::kF32 ? "" : " x=",
+        attention->x == DType::kF32 ? "" : DTypeText(attention->x));
   }
-  return absl::StrCat("row ", std::get<RowSpec>(spec).func);
+  const auto& row = std::get<RowSpec>(spec);
+  return absl::StrCat(
+      "row ", row.page_tokens == 0 ? "" : absl::StrCat("page=", row.page_tokens, " "), row.func);
 }
 
 absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text) {
   if (absl::ConsumePrefix(&text, "linear ")) return ParseLinear(text);
   if (absl::ConsumePrefix(&text, "attention ")) return ParseAttention(text);
-  if (absl::ConsumePrefix(&text, "row ")) return KernelSpec(RowSpec{std::string(text)});
+  if (absl::ConsumePrefix(&text, "row ")) return ParseRow(text);
   return absl::InvalidArgumentError(absl::StrCat("kernel spec: unknown kind: ", text.substr(0, 40),
                                                  "\n  allowed: linear, attention, row"));
 }

@@ -3,21 +3,36 @@
 // arithmetic is in the spec; nothing is a run-time switch.
 //
 //   linear n=960 k=576 w=q4_1 x=f32 y=f32 bias=0 residual=0 layout=rows16
+//   linear n=14336 k=4096 w=bf16 x=bf16 y=bf16 bias=0 residual=0 layout=rows norm=rms eps=0.00001
+//       offset=0 norm_w=f32 act=silu gated=1
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
 //   row func @row(%x: f32[T,576], %w: f32[576]) {...}
 //
+// Fields that not every kernel has stand last, and only where they are not the default: canonical
+// text has no other form. On one line, but for a row kernel's function.
+//
 // Operands, in the order of a plan's Launch:
-//   linear     inputs: x [rows,k], weight [n,k], bias [n] f32 if bias, residual [rows,n] of y's
-//   type if residual
+//   linear     inputs: x [rows,k], weight [n,k] ([2n,k] if gated), bias [n] ([2n]) if bias,
+//   residual [rows,n] of y's type if residual, weight [k] of the norm if it has one, bias [k] of
+//   the norm if it has one
 //              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
-//   attention  inputs: q [T,hq,d] f32, the KV layer         outputs: y [T,hq,dv] f32
+//   attention  inputs: q [T,hq,d], the KV layer         outputs: y [T,hq,dv], both of type x
 //   row        inputs: the function's arguments, then the KV layer of each kv_append in program
 //   order
 //              outputs: its returns, each [rows, ...]
+//
+// A linear with norm, act or gated computes what these launches would, to the bit, where one has
+// to store a value of n columns only in its last step:
+//   norm       a row kernel that computes the norm of x in f32 and rounds it to x's type
+//   product    (+ bias), rounded to y's type: n columns, 2n if gated
+//   act        a row kernel that computes act(a), or act(a) * b if gated, a being the first n
+//              columns and b the others, in f32, and rounds it to y's type
+// With a residual there is no act.
 #ifndef QUIRE_CODEGEN_SPEC_H_
 #define QUIRE_CODEGEN_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -37,12 +52,38 @@ enum class WeightLayout : uint8_t { kRows, kRows16 };
 absl::string_view LayoutText(WeightLayout layout);
 absl::StatusOr<WeightLayout> ParseLayout(absl::string_view text);
 
+// A norm of the rows of x before the product; rms_norm and layer_norm of ir/ops.def.
+struct NormSpec {
+  enum class Kind : uint8_t { kRms, kLayer };
+  Kind kind = Kind::kRms;
+  double eps = 0;
+  double weight_offset = 0;           // kRms
+  std::optional<DType> weight, bias;  // f32, f16 or bf16; a bias with kLayer and a weight only
+};
+
+// Pointwise functions of ir/ops.def, gelu in its three approximations.
+enum class Activation : uint8_t {
+  kNone,
+  kSilu,
+  kGelu,
+  kGeluTanh,
+  kGeluQuick,
+  kRelu,
+  kTanh,
+  kSigmoid
+};
+
 struct LinearSpec {
   int64_t n = 0, k = 0;
   DType weight = DType::kF32;
   bool bias = false, residual = false;
   WeightLayout layout = WeightLayout::kRows16;
   DType x = DType::kF32, y = DType::kF32;  // f32, f16 or bf16
+  std::optional<NormSpec> norm;
+  Activation act = Activation::kNone;
+  bool gated = false;  // with an act only
+
+  int64_t weight_rows() const { return gated ? 2 * n : n; }
 };
 
 struct AttentionSpec {
@@ -52,15 +93,27 @@ struct AttentionSpec {
   bool causal = true;
   int64_t window = 0;  // 0: unlimited
   double scale = 1, cap = 0, alibi_max = 0;
+  DType x = DType::kF32;  // of q and y: f32, f16 or bf16
 };
 
 // A fused group of row-wise ops, as a function of the IR in its own text with canonical names (%0,
 // %1, ...).
+//
+// Types of arguments and returns are those in memory: where values are stored as f16 or bf16, the
+// function casts them to f32 first and its results back last. A matrix of blocks that embed looks
+// up in layout rows is one of the checkpoint's bytes: a row is a sequence of whole blocks.
+//
+// page_tokens: of a function that appends to the KV cache, on devices whose row kernels have to
+// know it (codegen/target.h); otherwise 0. There a layer's K and V of one page lie one after the
+// other, and a function that appends to one of them appends to both.
 struct RowSpec {
   std::string func;
+  int64_t page_tokens = 0;
 };
 
 using KernelSpec = std::variant<LinearSpec, AttentionSpec, RowSpec>;
+
+absl::string_view ActivationText(Activation activation);
 
 std::string SpecText(const KernelSpec& spec);
 // INVALID_ARGUMENT on a malformed text, or on a value outside the ranges that kernels exist for.

@@ -5,14 +5,38 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
+#include "codegen/spec.h"
 #include "ir/dtype.h"
 
 namespace quire {
 
+// What a device's kernels read and compute, whatever the model.
+struct TargetTraits {
+  // Of the weights of linears, and of every matrix of blocks.
+  WeightLayout matrix_layout = WeightLayout::kRows16;
+  // The device brings float weights of linears to the type that their kernel reads (`w` of its
+  // spec) and biases to f32 when it loads them; otherwise kernels read what the checkpoint has.
+  bool converts_weights = false;
+  // Row kernels know the size of a KV page.
+  bool rows_know_pages = false;
+};
+
+// "cpu", "cuda"; of another name: those of the CPU.
+inline TargetTraits TraitsOf(absl::string_view target) {
+  if (target == "cuda") return {WeightLayout::kRows, true, true};
+  return {};
+}
+
 struct Target {
   std::string name = "cpu";
+  // Of values between kernels, but for those that lead to the program's result row by row alone:
+  // these are f32. Arithmetic is f32 whatever this says.
+  DType activation = DType::kF32;
   DType kv_dtype = DType::kF16;
   int page_tokens = 16;
+
+  TargetTraits traits() const { return TraitsOf(name); }
 };
 
 }  // namespace quire

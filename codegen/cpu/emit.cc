@@ -14,10 +14,23 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
       return absl::UnimplementedError(
           absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: x=f32 y=f32"));
     }
+    if (linear->norm.has_value() || linear->act != Activation::kNone) {
+      return absl::UnimplementedError(
+          absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: neither norm nor act"));
+    }
     return IsBlockType(linear->weight) ? EmitQuantLinear(*linear, isa) : EmitFloatLinear(*linear);
   }
-  if (const auto* attention = std::get_if<AttentionSpec>(&spec)) return EmitAttention(*attention);
-  return EmitRows(std::get<RowSpec>(spec));
+  if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
+    if (attention->x != DType::kF32) {
+      return absl::UnimplementedError(absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: x=f32"));
+    }
+    return EmitAttention(*attention);
+  }
+  const auto& row = std::get<RowSpec>(spec);
+  if (row.page_tokens != 0) {
+    return absl::UnimplementedError(absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: no page"));
+  }
+  return EmitRows(row);
 }
 
 }  // namespace quire

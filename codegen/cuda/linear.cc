@@ -78,6 +78,8 @@ absl::Status CheckSpec(const LinearSpec& spec) {
     allowed = "y=f32, f16, bf16";
   } else if (spec.layout != WeightLayout::kRows) {
     allowed = "layout=rows";
+  } else if (spec.norm.has_value() || spec.act != Activation::kNone) {
+    allowed = "neither norm nor act";
   } else if (spec.k < 16 || spec.k % 16 != 0 || spec.k > kMaxK) {
     allowed = "k a multiple of 16, up to 2^22";
   } else if (spec.n < 1 || spec.n > kMaxN) {

@@ -223,24 +223,13 @@ TEST(PackTest, QuantizedWeightsGrowByLessThanThreePerCent) {
 TEST(EmitTest, RefusesLinearOverPlainRowsOrNarrowActivations) {
   for (const char* spec : {"linear n=16 k=32 w=q4_0 x=f32 y=f32 bias=0 residual=0 layout=rows",
                            "linear n=16 k=32 w=q4_0 x=bf16 y=f32 bias=0 residual=0 layout=rows16",
-                           "linear n=16 k=32 w=q4_0 x=f32 y=f16 bias=0 residual=0 layout=rows16"}) {
+                           "linear n=16 k=32 w=q4_0 x=f32 y=f16 bias=0 residual=0 layout=rows16",
+                           "linear n=16 k=32 w=f16 x=f32 y=f32 bias=0 residual=0 layout=rows16 "
+                           "act=silu"}) {
     EXPECT_EQ(BuilderFor(TestedIsas()[0]).Build(spec).status().code(),
               absl::StatusCode::kUnimplemented)
         << spec;
   }
-}
-
-TEST(SpecTest, LinearTextCarriesTheActivationTypes) {
-  const char text[] = "linear n=16 k=32 w=f16 x=f16 y=bf16 bias=1 residual=0 layout=rows";
-  const auto spec = ParseSpec(text);
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(std::get<LinearSpec>(*spec).x, DType::kF16);
-  EXPECT_EQ(std::get<LinearSpec>(*spec).y, DType::kBF16);
-  EXPECT_EQ(SpecText(*spec), text);
-  EXPECT_EQ(ParseSpec("linear n=16 k=32 w=f16 x=q8_0 y=f16 bias=0 residual=0 layout=rows")
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
