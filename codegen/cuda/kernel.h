@@ -36,13 +36,15 @@ struct CudaEntry {
   int shared_bytes = 0;  // dynamic
 };
 
+constexpr int kCudaZeroBytes = 65536;  // counters of arrivals, at the begin of the workspace
+
 // Where a kernel's parameter comes from.
 struct CudaArgument {
   enum class Kind {
-    kOperand,    // pointer: operand `value` of the plan's launch, inputs then outputs; null if
-                 // there is none
+    kOperand,    // pointer: operand `value` of the plan's launch, inputs then outputs; null at -1
     kWorkspace,  // pointer: byte `value` of the memory that all launches of a program share, in
-                 // turn; it is zero before the first launch, and each launch leaves it zero
+                 // turn; the first kCudaZeroBytes are zero before the first launch, and each launch
+                 // leaves them zero; the rest is as the launch before left it
     kPlan,       // pointer: byte `value` of this kernel's own memory, kept from Prepare() to the
                  // step's last launch
     // Pointers into the step's block.

@@ -16,9 +16,10 @@ constexpr int kStageK = 64;
 constexpr int kStageRowBytes = 128;
 constexpr int kFewTileRows = 16;
 constexpr int kTileRows = 128;
-constexpr int kArrivalBytes = 16384;
+constexpr int kArrivalBytes = kCudaZeroBytes;
 
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t PaddedK(int64_t k) { return DivideUp(k, kTensorCoreStep) * kTensorCoreStep; }
 
 // Shared memory of the bodies, as the maps in their .cuh files have it; a static_assert there
 // compares.
@@ -26,7 +27,7 @@ int64_t FewSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
   const int64_t ring =
       int64_t{config.groups} * kParts * config.stages * kFewTileRows * kStageRowBytes;
   const int64_t sums = int64_t{config.groups} * kParts * DivideUp(config.rows, 8) * 8 * 20 * 4;
-  return ring + sums + config.rows * (2 * spec.k + 16) + 16;
+  return ring + sums + config.rows * (2 * PaddedK(spec.k) + 16) + 16;
 }
 
 int64_t TileStageBytes(int rows) { return int64_t{rows + kTileRows} * kStageRowBytes; }
@@ -80,8 +81,8 @@ absl::Status CheckSpec(const LinearSpec& spec) {
     allowed = "layout=rows";
   } else if (spec.norm.has_value() || spec.act != Activation::kNone) {
     allowed = "neither norm nor act";
-  } else if (spec.k < 16 || spec.k % 16 != 0 || spec.k > kMaxK) {
-    allowed = "k a multiple of 16, up to 2^22";
+  } else if (spec.k < 8 || spec.k % 8 != 0 || spec.k > kMaxK) {
+    allowed = "k a multiple of 8, up to 2^22";
   } else if (spec.n < 1 || spec.n > kMaxN) {
     allowed = "n up to 2^28";
   } else {
@@ -224,7 +225,15 @@ CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKer
 }
 
 float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k) {
-  const int64_t steps = k / kTensorCoreStep;
+  std::vector<uint16_t> padded;  // both rows, where k ends within a step
+  if (k % kTensorCoreStep != 0) {
+    padded.resize(static_cast<size_t>(2 * PaddedK(k)));
+    std::copy_n(x, k, padded.data());
+    std::copy_n(weight, k, padded.data() + PaddedK(k));
+    x = padded.data();
+    weight = padded.data() + PaddedK(k);
+  }
+  const int64_t steps = PaddedK(k) / kTensorCoreStep;
   float sum = 0;
   for (int64_t part = 0; part < kParts; ++part) {
     const int64_t begin = steps * part / kParts * kTensorCoreStep;

@@ -14,6 +14,7 @@
 #define QUIRE_CODEGEN_CUDA_LINEAR_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -70,8 +71,12 @@ CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKer
                                      int64_t rows, int multiprocessors, int64_t whole_tiles);
 
 // One element's sum over k in the kernels' arithmetic, before bias and residual, from the bits of
-// its row of x and of the weight. REQUIRES: bf16 or f16; k is a multiple of 16.
+// its row of x and of the weight. REQUIRES: bf16 or f16.
 float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k);
+
+// The kernels as a plan runs them. UNIMPLEMENTED on a spec that has no CUDA kernel.
+absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spec,
+                                                           const CudaLimits& limits);
 
 }  // namespace quire
 

@@ -54,6 +54,15 @@ namespace small {
 #include <linear_few.cuh>
 #include <linear_tile.cuh>
 }  // namespace small
+#undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_FEW_CUH_
+#undef QUIRE_LINEAR_TILE_CUH_
+
+QUIRE_LINEAR(half_step, 21, 360, Bf16, Bf16, false, false)
+namespace half_step {
+#include <linear_few.cuh>
+#include <linear_tile.cuh>
+}  // namespace half_step
 
 namespace {
 
@@ -179,6 +188,9 @@ TEST(CudaLinearEmulatedTest, RaggedEndsOfRowsColumnsAndParts) {
 }
 TEST(CudaLinearEmulatedTest, MoreTilesThanBlocks) {
   QUIRE_RUN(wide, (Ints{2}), (Ints{3, 11}), (Ints{64, 130}));
+}
+TEST(CudaLinearEmulatedTest, RowsEndWithinAStep) {
+  QUIRE_RUN(half_step, (Ints{2}), (Ints{1, 8, 11}), (Ints{3, 70}));
 }
 TEST(CudaLinearEmulatedTest, EmptyParts) {
   QUIRE_RUN(small, (Ints{1, 4}), (Ints{1, 8, 13}), (Ints{1, 64}));

@@ -18,7 +18,8 @@ struct Device {
   CudaLimits limits;
 };
 constexpr CudaLimits kHopper = {9, 0, 232448, 132}, kAda = {8, 9, 101376, 128};
-constexpr Device kDevices[] = {{"sm_80", {166912, 108}}, {"sm_89", kAda}, {"sm_90a", kHopper}};
+constexpr Device kDevices[] = {
+    {"sm_80", {8, 0, 166912, 108}}, {"sm_89", kAda}, {"sm_90a", kHopper}};
 
 LinearSpec Spec(int64_t n, int64_t k, DType dtype = DType::kBF16) {
   LinearSpec spec;
@@ -48,7 +49,7 @@ TEST(CudaLinearTest, SourceOfASpec) {
       "using Output = F32;\n"
       "constexpr int kN = 6144, kK = 4096;\n"
       "constexpr bool kHasBias = false, kHasResidual = true;\n"
-      "constexpr int kSharedBytes = 201872, kArrivalBytes = 16384;\n"
+      "constexpr int kSharedBytes = 201872, kArrivalBytes = 65536;\n"
       "#include \"linear_few.cuh\"\n"
       "using Body = LinearFew<8, 2, 8>;\n"
       "static_assert(Body::kThreads == 256);\n"
@@ -135,8 +136,9 @@ TEST(CudaLinearTest, TilesAreCutWhereThatShortensTheLongestBlock) {
     const CudaLinearLaunch launch = PlanCudaLinear(spec, kernel, plan.rows, 132);
     EXPECT_EQ(launch.grid, plan.grid) << plan.n << " " << plan.rows;
     EXPECT_EQ(launch.whole_tiles, plan.whole_tiles) << plan.n << " " << plan.rows;
-    EXPECT_EQ(launch.workspace_bytes,
-              plan.cut_tiles == 0 ? 0 : 16384 + plan.cut_tiles * 4 * plan.tokens * 128 * 4);
+    EXPECT_EQ(
+        launch.workspace_bytes,
+        plan.cut_tiles == 0 ? 0 : kCudaZeroBytes + plan.cut_tiles * 4 * plan.tokens * 128 * 4);
   }
 }
 
@@ -148,7 +150,7 @@ TEST(CudaLinearTest, ShortPartsAreNotCut) {
 
 TEST(CudaLinearTest, RefusesWhatNoKernelComputes) {
   std::vector<LinearSpec> specs(6, Spec(64, 64));
-  specs[0].k = 72;
+  specs[0].k = 68;
   specs[1].weight = DType::kQ4_0;
   specs[2].x = DType::kF32;
   specs[3].layout = WeightLayout::kRows16;
@@ -158,8 +160,45 @@ TEST(CudaLinearTest, RefusesWhatNoKernelComputes) {
     EXPECT_EQ(CudaLinearKernels(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented)
         << SpecText(spec);
   }
-  EXPECT_EQ(CudaLinearKernels(Spec(64, 64), {48 * 1024, 60}).status().code(),
+  EXPECT_EQ(CudaLinearKernels(Spec(64, 64), {8, 6, 48 * 1024, 60}).status().code(),
             absl::StatusCode::kUnimplemented);
+}
+
+std::string Describe(const CudaLaunch& launch) {
+  std::string text = absl::StrCat(launch.entry, " x", launch.grid, ":");
+  for (const CudaArgument& argument : launch.arguments) {
+    absl::StrAppend(&text, " ",
+                    argument.kind == CudaArgument::Kind::kOperand     ? "operand "
+                    : argument.kind == CudaArgument::Kind::kWorkspace ? "workspace "
+                                                                      : "",
+                    argument.value);
+  }
+  return text;
+}
+
+TEST(CudaLinearTest, LaunchesOfAPlan) {
+  LinearSpec spec = Spec(6144, 4096);
+  spec.residual = true;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_EQ((*kernel)->entries().size(), 5u);
+  EXPECT_EQ((*kernel)->entries()[0].entry, "linear_few_8");
+  const struct {
+    int64_t rows;
+    const char* launch;
+  } cases[] = {
+      {1, "0 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 1 0"},
+      {9, "1 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 9 0"},
+      {64, "3 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 64 0"},
+      {512, "4 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 512 132"},
+  };
+  for (const auto& c : cases) {
+    const CudaLaunches launches = (*kernel)->Launches(c.rows);
+    ASSERT_EQ(launches.launches.size(), 1u);
+    EXPECT_EQ(Describe(launches.launches[0]), c.launch);
+  }
+  spec.k = 68;
+  EXPECT_EQ(MakeCudaKernel(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST(CudaLinearTest, EveryConfigurationCompilesWithoutSpills) {

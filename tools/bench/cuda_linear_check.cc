@@ -157,7 +157,7 @@ int CheckLinears(const Gpu& gpu, bool quick) {
   const std::vector<int64_t> ns =
       quick ? std::vector<int64_t>{40} : std::vector<int64_t>{16, 40, 43, 4096};
   const std::vector<int64_t> ks =
-      quick ? std::vector<int64_t>{80} : std::vector<int64_t>{16, 80, 576, 4096};
+      quick ? std::vector<int64_t>{72} : std::vector<int64_t>{16, 72, 576, 4096};
   for (int64_t n : ns) {
     for (int64_t k : ks) {
       std::vector<LinearSpec> specs = {Spec(n, k, DType::kBF16, DType::kF32, false, false),

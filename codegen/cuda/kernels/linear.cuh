@@ -4,8 +4,8 @@
 // and the residual), kN, kK, kHasBias, kHasResidual, kSharedBytes.
 //
 // Arithmetic, the same bits in every kernel, for every number of rows: K is cut into kParts parts
-// at multiples of 16; each part is one chain of tensor-core steps of 16 k from zero, in order of k;
-// the parts are added from left to right in f32; then the bias and the residual are added in f32;
+// at multiples of 16; each part is one chain of tensor-core steps of 16 k from zero, in order of k
+// (a step that K ends within is filled with zeros); the parts are added from left to right in f32; then the bias and the residual are added in f32;
 // then one rounding to Output. Whether rows or weights stand on the tensor core's 16-row side does
 // not change a bit.
 #ifndef QUIRE_LINEAR_CUH_
@@ -13,7 +13,7 @@
 
 #include "prelude.cuh"
 
-static_assert(kK > 0 && kK % 16 == 0, "a tensor-core step takes 16 k");
+static_assert(kK > 0 && kK % 8 == 0, "16 bytes are copied at once");
 static_assert(kN > 0);
 static_assert(sizeof(Element) == 2);
 
@@ -24,9 +24,12 @@ constexpr int kChunk = 8;    // elements of one 16-byte copy
 constexpr int kElementBytes = 2;
 constexpr int kStageRowBytes = kStageK * kElementBytes;
 
+// K up to whole steps; from kK on, operands are zeros.
+constexpr int kPaddedK = (kK + kStepK - 1) / kStepK * kStepK;
+
 // Where part `part` begins, in k.
 DEVICE constexpr int PartBegin(int part) {
-  return kK / kStepK * part / kParts * kStepK;
+  return kPaddedK / kStepK * part / kParts * kStepK;
 }
 DEVICE constexpr int PartStages(int part) {
   return (PartBegin(part + 1) - PartBegin(part) + kStageK - 1) / kStageK;

@@ -13,7 +13,7 @@
 // Shared memory, in bytes:
 //   0              rings: [kGroups][kParts][kStages][16 rows x 128], rows swizzled
 //   kRingBytes     sums: [kGroups][kParts][8 kColumnTiles rows of x][20] f32, 16 of the 20 used
-//   + kSumBytes    x: [kCapacity][2 kK + 16]; an odd number of 16 bytes a row, free of conflicts;
+//   + kSumBytes    x: [kCapacity][2 kPaddedK + 16]; an odd number of 16 bytes a row, free of conflicts;
 //                  then 16 bytes that the last row's last matrices may read and nothing uses
 // Measured:  on an H200, 40 KB in flight a multiprocessor read 4.2 TB/s, 72 KB 4.4, 112 KB 4.45; two
 //            groups of 8 stages keep 112 KB.
@@ -36,7 +36,7 @@ struct LinearFew {
   static constexpr int kStageBytes = kTileRows * kStageRowBytes;
   static constexpr int kWarpRingBytes = kStages * kStageBytes;
   static constexpr int kRingBytes = kGroups * kParts * kWarpRingBytes;
-  static constexpr int kXRowBytes = kK * kElementBytes + 16;
+  static constexpr int kXRowBytes = kPaddedK * kElementBytes + 16;
   static constexpr int kXBytes = kCapacity * kXRowBytes + 16;
   static constexpr int kSumStride = 20;
   static constexpr int kPartSums = 8 * kColumnTiles * kSumStride;
@@ -60,7 +60,8 @@ struct LinearFew {
           // Rows past the weight's end are left as they are: no row reaches another.
           if (kN % kTileRows == 0 || tile * kTileRows + row < kN) {
             CopyAsync(ring + stage * kStageBytes + row * kStageRowBytes + SwizzledChunk(row, lane),
-                      from + int64_t{4 * i} * kK);
+                      from + int64_t{4 * i} * kK,
+                      kK == kPaddedK || k + lane % 8 * kChunk < kK ? 16 : 0);
           }
         }
       }
@@ -78,7 +79,7 @@ struct LinearFew {
 
   // x to shared memory, eight loads a thread in flight. All threads of the block.
   static DEVICE void LoadX(const LinearOperands& operands, uint8_t* x_rows) {
-    constexpr int kRowChunks = kK / kChunk;
+    constexpr int kRowChunks = kPaddedK / kChunk, kLoadedChunks = kK / kChunk;
     constexpr int kBatch = 8;
     const int chunks = operands.rows * kRowChunks;
     const auto* x = reinterpret_cast<const Words4*>(operands.x);
@@ -87,7 +88,9 @@ struct LinearFew {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         const int at = begin + i * kThreads;
-        if (at < chunks) words[i] = x[at];
+        const int row = at / kRowChunks, chunk = at % kRowChunks;
+        words[i] = {};
+        if (at < chunks && chunk < kLoadedChunks) words[i] = x[row * kLoadedChunks + chunk];
       }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {

@@ -112,7 +112,7 @@ struct LinearTile {
     static_assert(kRows % kStride == 0 && kStride % 8 == 0);
     const int row = threadIdx.x / 8;
     const int column = at.k + threadIdx.x % 8 * kChunk;
-    const bool in_part = kWholeStages || column < at.part_end;
+    const bool in_part = kWholeStages || (column < at.part_end && column < kK);
     from += int64_t{begin + row} * kK + column;
     to += row * kStageRowBytes + SwizzledChunk(row, threadIdx.x);
 #pragma unroll
