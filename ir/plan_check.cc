@@ -118,8 +118,34 @@ absl::Status CheckSlot(const plan::WeightSlotT& slot, const plan::PlanT& plan,
   }
   if (slot.layout.empty()) return absl::InvalidArgumentError("it has no layout");
   if (!slot.packed) return absl::OkStatus();
-  if (FindSection(sections, slot.offset, slot.bytes) != nullptr) return absl::OkStatus();
+  if (FindSection(sections, PlanSection::Kind::kWeights, slot.offset, slot.bytes) != nullptr) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError("its packed bytes are no section of the file");
+}
+
+absl::Status CheckKernel(const plan::KernelT& kernel, absl::Span<const PlanSection> sections) {
+  absl::flat_hash_set<std::string> names;
+  for (const auto& binary : kernel.binaries) {
+    const std::string name = absl::StrCat(binary->architecture, " ", binary->entry);
+    if (binary->architecture.empty() || binary->entry.empty()) {
+      return absl::InvalidArgumentError("a binary has no architecture or no entry");
+    }
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("binary ", name, " stands twice"));
+    }
+    if (binary->key.size() != 32 ||
+        binary->key.find_first_not_of("0123456789abcdef") != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("binary ", name, ": its key is not 32 hexadecimal digits"));
+    }
+    if (FindSection(sections, PlanSection::Kind::kBinary, binary->offset, binary->bytes) ==
+        nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("binary ", name, ": its bytes are no section of the file"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckKvLayer(const plan::KvLayerT& layer) {
@@ -147,6 +173,9 @@ absl::Status CheckTarget(const plan::TargetT& target, const plan::PlanT& plan,
     const plan::WeightSlotT& slot = *target.weights[i];
     QUIRE_RETURN_IF_ERROR(Placed(CheckSlot(slot, plan, sections), "weights", i, slot.name));
   }
+  for (size_t i = 0; i < target.kernels.size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(Placed(CheckKernel(*target.kernels[i], sections), "kernels", i));
+  }
   for (size_t i = 0; i < target.kv_layers.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(Placed(CheckKvLayer(*target.kv_layers[i]), "kv_layers", i));
   }
@@ -164,12 +193,15 @@ absl::Status CheckTarget(const plan::TargetT& target, const plan::PlanT& plan,
 
 }  // namespace
 
-const PlanSection* FindSection(absl::Span<const PlanSection> sections, uint64_t offset,
-                               uint64_t bytes) {
+const PlanSection* FindSection(absl::Span<const PlanSection> sections, PlanSection::Kind kind,
+                               uint64_t offset, uint64_t bytes) {
   const auto found =
       std::lower_bound(sections.begin(), sections.end(), offset,
                        [](const PlanSection& section, uint64_t at) { return section.offset < at; });
-  if (found == sections.end() || found->offset != offset || found->bytes != bytes) return nullptr;
+  if (found == sections.end() || found->offset != offset || found->bytes != bytes ||
+      found->kind != kind) {
+    return nullptr;
+  }
   return &*found;
 }
 

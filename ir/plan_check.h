@@ -9,9 +9,10 @@
 //   (3) a weight slot's parts are rows of tensors of its own dtype and trailing extents, and add up
 //   to
 //       its rows; a packed slot's bytes are one section of the file;
-//   (4) every operand of a launch exists and is of a kind that may stand there; a buffer is written
+//   (4) a kernel's binaries are sections of the file, one for each architecture and entry;
+//   (5) every operand of a launch exists and is of a kind that may stand there; a buffer is written
 //       before it is read; buffers lie inside the arena for all T >= R >= 1;
-//   (5) a program "step" has arguments among ids i32[T], pos i32[T] and rows i32[R], and one
+//   (6) a program "step" has arguments among ids i32[T], pos i32[T] and rows i32[R], and one
 //   result,
 //       f32[R,V].
 // What a kernel's spec asks of its operands is checked by codegen/plan_check.h.
@@ -34,13 +35,13 @@ inline constexpr int64_t kMaxStepRows = int64_t{1} << 20;
 
 absl::Status CheckPlan(const plan::PlanT& plan, absl::Span<const PlanSection> sections);
 
-// (4) and (5) for one program of `target`, whose weights and layers were checked.
+// (5) and (6) for one program of `target`, whose weights and layers were checked.
 absl::Status CheckProgram(const plan::ProgramT& program, const plan::TargetT& target,
                           int64_t vocabulary);
 
-// The section at that place, or nullptr. `sections` are in file order.
-const PlanSection* FindSection(absl::Span<const PlanSection> sections, uint64_t offset,
-                               uint64_t bytes);
+// The section of that kind at that place, or nullptr. `sections` are in file order.
+const PlanSection* FindSection(absl::Span<const PlanSection> sections, PlanSection::Kind kind,
+                               uint64_t offset, uint64_t bytes);
 
 // DATA_LOSS with "<table>[index]: ".
 absl::Status PlanError(absl::string_view table, size_t index, absl::string_view reason);

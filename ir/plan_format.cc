@@ -14,7 +14,6 @@ namespace {
 constexpr absl::string_view kMagic = "quirepln";
 constexpr size_t kHeaderChecksumOffset = 120;
 constexpr uint64_t kTableEntryBytes = 32;
-constexpr uint32_t kWeights = 1;
 
 template <typename T>
 void Put(std::string* out, size_t offset, T value) {
@@ -73,7 +72,7 @@ std::string EncodeTable(absl::Span<const PlanSection> sections) {
   std::string out(sections.size() * kTableEntryBytes, '\0');
   size_t at = 0;
   for (const PlanSection& section : sections) {
-    Put<uint32_t>(&out, at, kWeights);
+    Put<uint32_t>(&out, at, static_cast<uint32_t>(section.kind));
     Put<uint64_t>(&out, at + 8, section.offset);
     Put<uint64_t>(&out, at + 16, section.bytes);
     Put<uint64_t>(&out, at + 24, section.checksum);
@@ -144,10 +143,13 @@ absl::StatusOr<std::vector<PlanSection>> DecodeTable(absl::Span<const uint8_t> f
   uint64_t end = kPlanHeaderBytes;
   for (size_t at = 0; at < table.size(); at += kTableEntryBytes) {
     const std::string name = absl::StrCat("section ", sections.size());
-    if (Get<uint32_t>(table, at) != kWeights || Get<uint32_t>(table, at + 4) != 0) {
+    PlanSection section;
+    section.kind = static_cast<PlanSection::Kind>(Get<uint32_t>(table, at));
+    if ((section.kind != PlanSection::Kind::kWeights &&
+         section.kind != PlanSection::Kind::kBinary) ||
+        Get<uint32_t>(table, at + 4) != 0) {
       return Lost(name, "its kind is not known");
     }
-    PlanSection section;
     section.offset = Get<uint64_t>(table, at + 8);
     section.bytes = Get<uint64_t>(table, at + 16);
     section.checksum = Get<uint64_t>(table, at + 24);
@@ -159,7 +161,8 @@ absl::StatusOr<std::vector<PlanSection>> DecodeTable(absl::Span<const uint8_t> f
     end = section.offset + section.bytes;
     sections.push_back(section);
   }
-  if (header.flatbuffer_offset - end >= kPlanPageBytes) {
+  if (header.flatbuffer_offset - end >= kPlanPageBytes ||
+      !IsZeroBytes(file.subspan(end, header.flatbuffer_offset - end))) {
     return Lost("FlatBuffer", "does not follow the last section");
   }
   return sections;

@@ -105,11 +105,25 @@ absl::StatusOr<const plan::TargetT*> PlanFile::Target(absl::string_view name) co
 
 absl::StatusOr<absl::Span<const uint8_t>> PlanFile::PackedBytes(
     const plan::WeightSlotT& slot) const {
-  if (FindSection(sections_, slot.offset, slot.bytes) != nullptr) {
+  if (FindSection(sections_, PlanSection::Kind::kWeights, slot.offset, slot.bytes) != nullptr) {
     return file_.bytes().subspan(slot.offset, slot.bytes);
   }
   return absl::DataLossError(
       absl::StrCat(path(), ": weight ", slot.name, ": its bytes are no section of the file"));
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> PlanFile::BinaryBytes(
+    const plan::KernelBinaryT& binary) const {
+  const PlanSection* section =
+      FindSection(sections_, PlanSection::Kind::kBinary, binary.offset, binary.bytes);
+  const absl::string_view what =
+      section == nullptr ? "its bytes are no section of the file" : "its checksum differs";
+  if (section != nullptr) {
+    const absl::Span<const uint8_t> bytes = file_.bytes().subspan(binary.offset, binary.bytes);
+    if (PlanChecksum(bytes) == section->checksum) return bytes;
+  }
+  return absl::DataLossError(
+      absl::StrCat(path(), ": binary of ", binary.entry, " for ", binary.architecture, ": ", what));
 }
 
 absl::Status PlanFile::VerifySections() const {
@@ -126,6 +140,13 @@ absl::Status PlanFile::VerifySections() const {
     for (const auto& target : plan_->targets) {
       for (const auto& slot : target->weights) {
         if (slot->packed && slot->offset == section.offset) name = "weight " + slot->name;
+      }
+      for (const auto& kernel : target->kernels) {
+        for (const auto& binary : kernel->binaries) {
+          if (binary->offset == section.offset) {
+            name = absl::StrCat("binary of ", binary->entry, " for ", binary->architecture);
+          }
+        }
       }
     }
     return absl::DataLossError(absl::StrCat(path(), ": ", name, ": checksum of ", section.bytes,

@@ -5,10 +5,12 @@
 //                16 u64 file bytes         24 u64 FlatBuffer offset  32 u64 its bytes  40 u64 XXH3
 //                48 u64 table offset       56 u64 its bytes          64 u64 its XXH3
 //                72 zeros                 120 u64 XXH3 of bytes [0, 120)
-//   sections    each at a multiple of 4096, in file order; packed weights of one slot
+//   sections    each at a multiple of 4096, in file order; packed weights of one slot, or one
+//               binary of a kernel
 //   FlatBuffer  at a multiple of 16
 //   table       at a multiple of 8, up to the end of the file; for each section 32 bytes:
-//                 0 u32 kind (1: weights)   4 u32 zero   8 u64 offset  16 u64 bytes  24 u64 XXH3
+//                 0 u32 kind (1: weights, 2: kernel binary)   4 u32 zero
+//                 8 u64 offset  16 u64 bytes  24 u64 XXH3
 //   Bytes between these are zero.
 //
 // Sections stand before the FlatBuffer, because it names their offsets and the table holds their
@@ -16,7 +18,8 @@
 //
 // Opening verifies everything but the contents of sections: header, checksums, FlatBuffer, and
 // every index, extent, type and byte range in it (ir/plan_check.h). The contents of sections would
-// have to be read whole; VerifySections() does, on demand.
+// have to be read whole; VerifySections() does, on demand. A kernel's binary is small, and is
+// verified whenever it is asked for.
 //
 // Errors:  INVALID_ARGUMENT when a file cannot be opened, is no plan, or stands in the way of one;
 //          DATA_LOSS naming the section when it is truncated or corrupt;
@@ -42,9 +45,11 @@ namespace quire {
 inline constexpr uint64_t kPlanPageBytes = 4096;
 
 struct PlanSection {
+  enum class Kind : uint32_t { kWeights = 1, kBinary = 2 };
   uint64_t offset = 0;  // from the start of the file
   uint64_t bytes = 0;
   uint64_t checksum = 0;
+  Kind kind = Kind::kWeights;
 };
 
 class PlanFile {
@@ -68,6 +73,10 @@ class PlanFile {
 
   // Bytes of a packed slot. DATA_LOSS when it is not one of the file's sections.
   absl::StatusOr<absl::Span<const uint8_t>> PackedBytes(const plan::WeightSlotT& slot) const;
+
+  // A kernel's binary, compared with its checksum. DATA_LOSS when they differ, or it is not one of
+  // the file's sections.
+  absl::StatusOr<absl::Span<const uint8_t>> BinaryBytes(const plan::KernelBinaryT& binary) const;
 
   // Reads every section and compares checksums.
   absl::Status VerifySections() const;
@@ -113,6 +122,8 @@ class PlanWriter {
 
   // Writes `bytes` as the next section and describes it in `slot`. REQUIRES: bytes is not empty.
   absl::Status AddPacked(absl::Span<const uint8_t> bytes, plan::WeightSlotT* slot);
+  // Likewise for a kernel's binary.
+  absl::Status AddBinary(absl::Span<const uint8_t> bytes, plan::KernelBinaryT* binary);
 
   // Writes the rest, syncs and publishes. INTERNAL when `plan` is one that OpenPlan would refuse.
   absl::Status Finish(const plan::PlanT& plan);
@@ -120,6 +131,8 @@ class PlanWriter {
  private:
   PlanWriter() = default;
   absl::Status Write(const void* data, size_t data_bytes);
+  // Returns where the section lies.
+  absl::StatusOr<uint64_t> AddSection(PlanSection::Kind kind, absl::Span<const uint8_t> bytes);
   absl::Status PadTo(uint64_t alignment);
   absl::Status Publish();
   absl::Status Failed(absl::string_view action) const;

@@ -92,13 +92,26 @@ absl::Status PlanWriter::PadTo(uint64_t alignment) {
   return Write(zeros.data(), zeros.size());
 }
 
-absl::Status PlanWriter::AddPacked(absl::Span<const uint8_t> bytes, plan::WeightSlotT* slot) {
+absl::StatusOr<uint64_t> PlanWriter::AddSection(PlanSection::Kind kind,
+                                                absl::Span<const uint8_t> bytes) {
   QUIRE_RETURN_IF_ERROR(PadTo(kPlanPageBytes));
-  sections_.push_back({position_, bytes.size(), PlanChecksum(bytes)});
+  const uint64_t offset = position_;
+  sections_.push_back({offset, bytes.size(), PlanChecksum(bytes), kind});
+  QUIRE_RETURN_IF_ERROR(Write(bytes.data(), bytes.size()));
+  return offset;
+}
+
+absl::Status PlanWriter::AddPacked(absl::Span<const uint8_t> bytes, plan::WeightSlotT* slot) {
+  QUIRE_ASSIGN_OR_RETURN(slot->offset, AddSection(PlanSection::Kind::kWeights, bytes));
   slot->packed = true;
-  slot->offset = position_;
   slot->bytes = bytes.size();
-  return Write(bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+absl::Status PlanWriter::AddBinary(absl::Span<const uint8_t> bytes, plan::KernelBinaryT* binary) {
+  QUIRE_ASSIGN_OR_RETURN(binary->offset, AddSection(PlanSection::Kind::kBinary, bytes));
+  binary->bytes = bytes.size();
+  return absl::OkStatus();
 }
 
 absl::Status PlanWriter::Finish(const plan::PlanT& plan) {

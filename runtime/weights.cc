@@ -119,6 +119,8 @@ class PlanWeights : public WeightSource {
     return loaded;
   }
 
+  const PlanFile& plan() const override { return *state_->plan; }
+
  private:
   struct State {
     State(std::shared_ptr<const PlanFile> file, const WeightOptions& options)

@@ -32,6 +32,8 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual absl::StatusOr<SlotBytes> Load(const plan::WeightSlotT& slot) const = 0;
+  // The file of the slots, which may have binaries of kernels beside them; lives as long as this.
+  virtual const PlanFile& plan() const = 0;
 };
 
 // Tensors of the files that a plan names, each opened and compared with the plan at its first use.

@@ -120,6 +120,7 @@ std::vector<KernelResources> ParseResources(absl::string_view log) {
       kernels.back().spill_load_bytes = NumberBefore(line, " bytes spill loads");
     } else if (!kernels.empty() && line.find(" registers") != absl::string_view::npos) {
       kernels.back().registers = NumberBefore(line, " registers");
+      kernels.back().static_shared_bytes = NumberBefore(line, " bytes smem");
     }
   }
   return kernels;

@@ -29,6 +29,7 @@ struct KernelResources {
   int registers = 0;
   int stack_bytes = 0;
   int spill_store_bytes = 0, spill_load_bytes = 0;
+  int static_shared_bytes = 0;
 };
 std::vector<KernelResources> ParseResources(absl::string_view log);
 

@@ -23,6 +23,18 @@ absl::StatusOr<CudaKernels> MakeCudaKernels(const plan::TargetT& target, const C
   return kernels;
 }
 
+absl::Status AddPlanBinaries(const plan::TargetT& target, absl::string_view architecture,
+                             const PlanFile& file, CudaKernelBuilder* builder) {
+  for (const auto& kernel : target.kernels) {
+    for (const auto& binary : kernel->binaries) {
+      if (binary->architecture != architecture) continue;
+      QUIRE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, file.BinaryBytes(*binary));
+      builder->AddPlanBinary(binary->key, bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::vector<BuiltEntry>>> BuildCudaKernels(const CudaKernels& kernels,
                                                                       CudaKernelBuilder* builder) {
   std::vector<const CudaEntry*> entries;

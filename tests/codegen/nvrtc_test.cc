@@ -50,12 +50,13 @@ TEST(NvrtcTest, ReadsResourcesOfALog) {
       "ptxas info    : Compiling entry function 'a' for 'sm_90a'\n"
       "ptxas info    : Function properties for a\n"
       "    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n"
-      "ptxas info    : Used 168 registers, used 1 barriers\n");
+      "ptxas info    : Used 168 registers, used 1 barriers, 1040 bytes smem\n");
   ASSERT_EQ(kernels.size(), 1u);
   EXPECT_EQ(kernels[0].registers, 168);
   EXPECT_EQ(kernels[0].stack_bytes, 16);
   EXPECT_EQ(kernels[0].spill_store_bytes, 12);
   EXPECT_EQ(kernels[0].spill_load_bytes, 8);
+  EXPECT_EQ(kernels[0].static_shared_bytes, 1040);
 }
 
 }  // namespace

@@ -50,7 +50,12 @@ void FollowProgram(const ProgramT& program) {
   }
 }
 
-void Follow(const PlanT& plan) {
+// Where plan_seeds.cc puts weights and a kernel's binary.
+const quire::PlanSection kSections[] = {{4096, 768, 0, quire::PlanSection::Kind::kWeights},
+                                        {8192, 768, 0, quire::PlanSection::Kind::kWeights},
+                                        {12288, 300, 0, quire::PlanSection::Kind::kBinary}};
+
+void Follow(const PlanT& plan, absl::Span<const quire::PlanSection> sections) {
   const Zeros reader(plan);
   for (const auto& target : plan.targets) {
     for (const auto& slot : target->weights) {
@@ -59,6 +64,12 @@ void Follow(const PlanT& plan) {
       if (quire::BytesOfTensor(*type) > 1 << 20) continue;
       const auto rows = quire::RowsOfSlot(*slot, plan.tensors, reader);
       Require(!rows.ok() || rows->bytes.size() == quire::BytesOfTensor(*type));
+    }
+    for (const auto& kernel : target->kernels) {
+      for (const auto& binary : kernel->binaries) {
+        Require(quire::FindSection(sections, quire::PlanSection::Kind::kBinary, binary->offset,
+                                   binary->bytes) != nullptr);
+      }
     }
     for (const auto& program : target->programs) FollowProgram(*program);
     const absl::Status checked = quire::CheckKernels(*target, *plan.model);
@@ -74,11 +85,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   const std::vector<uint8_t> input(data + 1, data + bytes);
   if (data[0] == 0) {
     const auto contents = quire::ReadPlan(input, "fuzz.qplan");
-    if (contents.ok()) Follow(*contents->plan);
+    if (contents.ok()) Follow(*contents->plan, contents->sections);
     return 0;
   }
   const auto plan = quire::UnpackPlan(input);
   if (!plan.ok()) return 0;
-  if (quire::CheckPlan(**plan, {}).ok()) Follow(**plan);
+  if (quire::CheckPlan(**plan, kSections).ok()) Follow(**plan, kSections);
   return 0;
 }

@@ -23,6 +23,15 @@ struct Damage {
 plan::TargetT& Target(plan::PlanT& p) { return *p.targets[0]; }
 plan::ProgramT& Program(plan::PlanT& p) { return *p.targets[0]->programs[0]; }
 
+plan::KernelBinaryT* AddBinary(plan::PlanT& p, const char* architecture) {
+  auto& binaries = Target(p).kernels[1]->binaries;
+  binaries.push_back(std::make_unique<plan::KernelBinaryT>());
+  binaries.back()->architecture = architecture;
+  binaries.back()->entry = "f";
+  binaries.back()->key = std::string(32, 'a');
+  return binaries.back().get();
+}
+
 const Damage kDamages[] = {
     {"NoModel", [](auto& p) { p.model.reset(); }, "model: is missing"},
     {"NoVocabulary", [](auto& p) { p.model->vocabulary = 0; }, "vocabulary=0"},
@@ -53,6 +62,10 @@ const Damage kDamages[] = {
     {"TooManyRows", [](auto& p) { Target(p).weights[0]->parts.push_back(MakePart(0, 0, 1)); },
      "more rows than the slot"},
     {"PackedNowhere", [](auto& p) { Target(p).weights[0]->packed = true; }, "no section"},
+    {"BinaryNowhere", [](auto& p) { AddBinary(p, "sm_90a"); }, "binary sm_90a f: its bytes"},
+    {"BinaryOfNothing", [](auto& p) { AddBinary(p, ""); }, "no architecture"},
+    {"BinaryKey", [](auto& p) { AddBinary(p, "sm_90a")->key[3] = 'G'; },
+     "not 32 hexadecimal digits"},
     {"PageTokens", [](auto& p) { Target(p).page_tokens = 0; }, "page_tokens=0"},
     {"KvLayer",
      [](auto& p) {
@@ -108,6 +121,25 @@ const Damage kDamages[] = {
 TEST(PlanCheckTest, FixturePasses) {
   const absl::Status status = CheckPlan(TinyPlan(), {});
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(PlanCheckTest, BinariesOfAKernelDiffer) {
+  const std::vector<PlanSection> sections = {{4096, 10, 0, PlanSection::Kind::kWeights},
+                                             {8192, 20, 0, PlanSection::Kind::kBinary}};
+  plan::PlanT plan = TinyPlan();
+  const auto add = [&](const char* architecture, uint64_t offset, uint64_t bytes) {
+    plan::KernelBinaryT* binary = AddBinary(plan, architecture);
+    binary->offset = offset;
+    binary->bytes = bytes;
+  };
+  add("sm_90a", 8192, 20);
+  add("sm_80", 8192, 20);
+  EXPECT_TRUE(CheckPlan(plan, sections).ok()) << CheckPlan(plan, sections);
+  add("sm_80", 8192, 20);
+  EXPECT_THAT(CheckPlan(plan, sections).message(), HasSubstr("binary sm_80 f stands twice"));
+  plan.targets[0]->kernels[1]->binaries.pop_back();
+  add("sm_89", 4096, 10);
+  EXPECT_THAT(CheckPlan(plan, sections).message(), HasSubstr("no section of the file"));
 }
 
 TEST(PlanCheckTest, EveryDamageIsNamed) {

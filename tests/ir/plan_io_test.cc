@@ -27,14 +27,29 @@ std::string ReadFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// The tiny plan with both weights packed.
-std::string WritePacked(const TempDir& dir) {
+std::unique_ptr<plan::KernelBinaryT> Binary(std::string architecture) {
+  auto binary = std::make_unique<plan::KernelBinaryT>();
+  binary->architecture = std::move(architecture);
+  binary->entry = "linear_few_8";
+  binary->key = "0123456789abcdef0123456789abcdef";
+  return binary;
+}
+
+// The tiny plan with both weights packed, and its last kernel built for some architectures.
+std::string WritePacked(const TempDir& dir,
+                        const std::vector<std::string>& architectures = {"sm_90a"}) {
   const std::string path = dir.File("packed.qplan");
   plan::PlanT plan = TinyPlan();
   auto writer = PlanWriter::Create(path);
   EXPECT_TRUE(writer.ok()) << writer.status();
   for (auto& slot : plan.targets[0]->weights) {
     EXPECT_TRUE(writer->AddPacked(AsBytes(BytesFor(slot->name, 768)), slot.get()).ok());
+  }
+  for (const std::string& architecture : architectures) {
+    auto& binaries = plan.targets[0]->kernels[2]->binaries;
+    binaries.push_back(Binary(architecture));
+    EXPECT_TRUE(
+        writer->AddBinary(AsBytes(BytesFor(architecture, 300)), binaries.back().get()).ok());
   }
   EXPECT_TRUE(writer->Finish(plan).ok());
   return path;
@@ -123,7 +138,7 @@ TEST(PlanIoTest, PackedSectionsArePageAlignedAndVerified) {
   const std::string path = WritePacked(dir);
   auto file = OpenPlan(path);
   ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_EQ(file->sections().size(), 2u);
+  ASSERT_EQ(file->sections().size(), 3u);
   for (const auto& slot : file->plan().targets[0]->weights) {
     EXPECT_EQ(slot->offset % kPlanPageBytes, 0u);
     auto bytes = file->PackedBytes(*slot);
@@ -143,6 +158,41 @@ TEST(PlanIoTest, PackedSectionsArePageAlignedAndVerified) {
   const absl::Status verified = reopened->VerifySections();
   EXPECT_EQ(verified.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(verified.message(), HasSubstr("weight head"));
+}
+
+TEST(PlanIoTest, BinariesAreSectionsThatAreVerifiedAtEachUse) {
+  const TempDir dir;
+  const std::string path = WritePacked(dir, {"sm_80", "sm_90a"});
+  auto file = OpenPlan(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto& binaries = file->plan().targets[0]->kernels[2]->binaries;
+  ASSERT_EQ(binaries.size(), 2u);
+  for (const auto& binary : binaries) {
+    EXPECT_EQ(binary->offset % kPlanPageBytes, 0u);
+    auto bytes = file->BinaryBytes(*binary);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ(std::string(bytes->begin(), bytes->end()), BytesFor(binary->architecture, 300));
+  }
+  // A section of weights is no binary, nor the other way round.
+  plan::KernelBinaryT weights = *Binary("sm_90a");
+  weights.offset = file->sections()[0].offset;
+  weights.bytes = file->sections()[0].bytes;
+  EXPECT_EQ(file->BinaryBytes(weights).status().code(), absl::StatusCode::kDataLoss);
+  plan::WeightSlotT slot;
+  slot.offset = binaries[0]->offset;
+  slot.bytes = binaries[0]->bytes;
+  EXPECT_EQ(file->PackedBytes(slot).status().code(), absl::StatusCode::kDataLoss);
+
+  std::string damaged = ReadFile(path);
+  damaged[binaries[1]->offset + 299] ^= 4;
+  auto reopened = OpenPlan(dir.Write("damaged.qplan", damaged));
+  ASSERT_TRUE(reopened.ok());
+  const auto& damaged_binaries = reopened->plan().targets[0]->kernels[2]->binaries;
+  EXPECT_TRUE(reopened->BinaryBytes(*damaged_binaries[0]).ok());
+  const absl::Status status = reopened->BinaryBytes(*damaged_binaries[1]).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("linear_few_8 for sm_90a: its checksum differs"));
+  EXPECT_THAT(reopened->VerifySections().message(), HasSubstr("binary of linear_few_8 for sm_90a"));
 }
 
 // Every single-bit flip outside of section contents is seen at opening, those inside on demand.
