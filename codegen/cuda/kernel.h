@@ -54,15 +54,25 @@ struct CudaArgument {
     kTokenSlots,  // i32 [T]: page * page_tokens + place in the page of the row's own token; -1 for
                   // rows of padding, which append nothing
     kInt32,       // `value` itself
+    kTensorMap,   // 128 bytes by value: tensor_maps[value] of the launch, encoded for sm_90
   };
   Kind kind = Kind::kInt32;
   int64_t value = 0;
+};
+
+// A matrix of 16-bit elements as tensor copies see it: rows one after another, columns a multiple
+// of 8; boxes of box_rows x 64 columns, swizzled by 128 bytes (runtime/cuda/tensor_map.h).
+struct CudaTensorMap {
+  CudaArgument base;  // kOperand or kWorkspace
+  int64_t rows = 0, columns = 0;
+  int box_rows = 0;
 };
 
 struct CudaLaunch {
   size_t entry = 0;  // index into CudaKernel::entries()
   int grid = 1;
   std::vector<CudaArgument> arguments;
+  std::vector<CudaTensorMap> tensor_maps;
 };
 
 struct CudaLaunches {
