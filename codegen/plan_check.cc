@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "codegen/spec.h"
+#include "codegen/target.h"
 #include "ir/graph.h"
 #include "ir/plan_check.h"
 #include "ir/status.h"
@@ -79,7 +80,11 @@ class LaunchChecker {
  public:
   LaunchChecker(const plan::TargetT& target, const plan::ModelT& model,
                 const plan::ProgramT& program, const plan::LaunchT& launch)
-      : target_(target), model_(model), program_(program), launch_(launch) {}
+      : target_(target),
+        traits_(TraitsOf(target.name)),
+        model_(model),
+        program_(program),
+        launch_(launch) {}
 
   absl::Status Check(const Kernel& kernel) {
     if (const auto* linear = std::get_if<LinearSpec>(&kernel.spec)) return CheckLinear(*linear);
@@ -133,21 +138,44 @@ class LaunchChecker {
     return Bad(absl::StrCat("KV layer ", layer.layer, " has other heads than its kernel"));
   }
 
+  // A vector of floats in any type: devices read it as f32.
+  absl::Status ExpectBias(const plan::Operand& operand, int64_t elements) const {
+    if (operand.kind() != OperandKind::Weight) return Bad("the bias is not a weight");
+    const std::optional<DType> dtype = ParseDType(target_.weights[operand.index()]->dtype);
+    if (!dtype.has_value() || !IsFloat(*dtype)) return Bad("the bias is not of floats");
+    return ExpectWeight(operand, {*dtype, {elements}}, WeightLayout::kRows);
+  }
+
+  // What a linear reads, or what the device makes that of.
+  absl::Status ExpectMatrix(const plan::Operand& operand, const LinearSpec& spec) const {
+    Type expected{spec.weight, {spec.weight_rows(), spec.k}};
+    if (operand.kind() == OperandKind::Weight && traits_.converts_weights && IsFloat(spec.weight)) {
+      const std::optional<DType> dtype = ParseDType(target_.weights[operand.index()]->dtype);
+      if (dtype.has_value() && IsFloat(*dtype)) expected.dtype = *dtype;
+    }
+    return ExpectWeight(operand, expected, spec.layout);
+  }
+
   absl::Status CheckLinear(const LinearSpec& spec) const {
-    QUIRE_RETURN_IF_ERROR(Counts(2 + (spec.bias ? 1 : 0) + (spec.residual ? 1 : 0), 1));
+    const bool has_norm_weight = spec.norm.has_value() && spec.norm->weight.has_value();
+    const bool has_norm_bias = spec.norm.has_value() && spec.norm->bias.has_value();
+    QUIRE_RETURN_IF_ERROR(Counts(2 + (spec.bias ? 1 : 0) + (spec.residual ? 1 : 0) +
+                                     (has_norm_weight ? 1 : 0) + (has_norm_bias ? 1 : 0),
+                                 1));
     const Rows y = {spec.y, spec.n, rows()};
     QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.k, rows()}));
-    QUIRE_RETURN_IF_ERROR(
-        ExpectWeight(launch_.inputs[1], {spec.weight, {spec.n, spec.k}}, spec.layout));
+    QUIRE_RETURN_IF_ERROR(ExpectMatrix(launch_.inputs[1], spec));
     size_t next = 2;
     if (spec.bias) {
-      const plan::Operand& bias = launch_.inputs[next++];
-      if (bias.kind() != OperandKind::Weight) return Bad("the bias is not a weight");
-      const std::optional<DType> dtype = ParseDType(target_.weights[bias.index()]->dtype);
-      if (!dtype.has_value() || !IsFloat(*dtype)) return Bad("the bias is not of floats");
-      QUIRE_RETURN_IF_ERROR(ExpectWeight(bias, {*dtype, {spec.n}}, WeightLayout::kRows));
+      QUIRE_RETURN_IF_ERROR(ExpectBias(launch_.inputs[next++], spec.weight_rows()));
     }
-    if (spec.residual) QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[next], y));
+    if (spec.residual) QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[next++], y));
+    for (const bool is_bias : {false, true}) {
+      if (is_bias ? !has_norm_bias : !has_norm_weight) continue;
+      const DType dtype = is_bias ? *spec.norm->bias : *spec.norm->weight;
+      QUIRE_RETURN_IF_ERROR(
+          ExpectWeight(launch_.inputs[next++], {dtype, {spec.k}}, WeightLayout::kRows));
+    }
     return ExpectRows(launch_.outputs[0], y);
   }
 
@@ -155,9 +183,31 @@ class LaunchChecker {
     QUIRE_RETURN_IF_ERROR(Counts(2, 1));
     if (spec.page_tokens != target_.page_tokens) return Bad("its kernel has other pages");
     if (rows() != 'T') return Bad("attention computes rows T");
-    QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {DType::kF32, spec.hq * spec.d, 'T'}));
+    QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.hq * spec.d, 'T'}));
     QUIRE_RETURN_IF_ERROR(ExpectLayer(launch_.inputs[1], spec.kv, spec.hkv, spec.d, spec.dv));
-    return ExpectRows(launch_.outputs[0], {DType::kF32, spec.hq * spec.dv, 'T'});
+    return ExpectRows(launch_.outputs[0], {spec.x, spec.hq * spec.dv, 'T'});
+  }
+
+  // A kernel that knows pages finds V of a layer behind K: it appends both, to one layer.
+  absl::Status CheckPages(const Kernel& kernel) const {
+    const int64_t page_tokens = std::get<RowSpec>(kernel.spec).page_tokens;
+    const bool knows_pages = traits_.rows_know_pages && !kernel.appends.empty();
+    if (page_tokens != (knows_pages ? target_.page_tokens : 0)) {
+      return Bad("its kernel has other pages");
+    }
+    if (!knows_pages) return absl::OkStatus();
+    const size_t args = kernel.func->args().size();
+    for (size_t i = 0; i < kernel.appends.size(); ++i) {
+      bool is_whole = false;
+      for (size_t j = 0; j < kernel.appends.size(); ++j) {
+        const Op &a = *kernel.appends[i], &b = *kernel.appends[j];
+        is_whole |= a.Int(AttrKind::kLayer) == b.Int(AttrKind::kLayer) &&
+                    a.Text(AttrKind::kSlot) != b.Text(AttrKind::kSlot) &&
+                    launch_.inputs[args + i].index() == launch_.inputs[args + j].index();
+      }
+      if (!is_whole) return Bad("it does not append K and V of one layer");
+    }
+    return absl::OkStatus();
   }
 
   // A function that knows one kind of rows calls them T, and computes those of its launch.
@@ -193,6 +243,7 @@ class LaunchChecker {
                                         append.type.extents[1].value(), is_k ? dim : 0,
                                         is_k ? 0 : dim));
     }
+    QUIRE_RETURN_IF_ERROR(CheckPages(kernel));
     for (size_t i = 0; i < launch_.outputs.size(); ++i) {
       QUIRE_ASSIGN_OR_RETURN(const Rows expected, RowsIn(kernel, kernel.func->returns()[i]->type));
       QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.outputs[i], expected));
@@ -223,6 +274,7 @@ class LaunchChecker {
   }
 
   const plan::TargetT& target_;
+  const TargetTraits traits_;
   const plan::ModelT& model_;
   const plan::ProgramT& program_;
   const plan::LaunchT& launch_;

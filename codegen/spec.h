@@ -21,8 +21,7 @@
 //   order
 //              outputs: its returns, each [rows, ...]
 //
-// A linear with norm, act or gated computes what these launches would, to the bit, where one has
-// to store a value of n columns only in its last step:
+// A linear with norm or act computes what these launches would, to the bit:
 //   norm       a row kernel that computes the norm of x in f32 and rounds it to x's type
 //   product    (+ bias), rounded to y's type: n columns, 2n if gated
 //   act        a row kernel that computes act(a), or act(a) * b if gated, a being the first n

@@ -98,9 +98,32 @@ std::vector<std::string> WeightNames(const Module& module) {
   return names;
 }
 
+Target TargetFor(absl::string_view name, const TensorTable& tensors) {
+  double elements = 0, of_f16 = 0;
+  bool all_f32 = true;
+  for (const auto& tensor : tensors) {
+    if (tensor->extents.size() < 2) continue;
+    double count = 1;
+    for (const int64_t extent : tensor->extents) count *= static_cast<double>(extent);
+    elements += count;
+    if (tensor->dtype == DTypeText(DType::kF16)) of_f16 += count;
+    all_f32 = all_f32 && tensor->dtype == DTypeText(DType::kF32);
+  }
+  Target target;
+  target.name = std::string(name);
+  if (name == "cuda") {
+    target.activation = 2 * of_f16 > elements ? DType::kF16 : DType::kBF16;
+    target.kv_dtype = target.activation;
+  } else {
+    target.kv_dtype = all_f32 ? DType::kF32 : DType::kF16;
+  }
+  return target;
+}
+
 Target TargetOf(const plan::TargetT& target) {
   Target lowered_for;
   lowered_for.name = target.name;
+  lowered_for.activation = ParseDType(target.activation).value_or(lowered_for.activation);
   lowered_for.page_tokens = target.page_tokens;
   if (!target.kv_layers.empty()) {
     lowered_for.kv_dtype = ParseDType(target.kv_layers[0]->dtype).value_or(lowered_for.kv_dtype);

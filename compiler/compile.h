@@ -40,6 +40,12 @@ absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target&
 // Plan.tensors has to hold.
 std::vector<std::string> WeightNames(const Module& module);
 
+// What a checkpoint of these tensors is lowered for where the user says nothing. Its matrices
+// decide: a norm or bias kept in f32 beside them says nothing.
+//   cpu:  activations f32; keys and values f32 if all matrices are f32, otherwise f16
+//   cuda: both f16 if most elements of matrices are f16, otherwise bf16
+Target TargetFor(absl::string_view name, const TensorTable& tensors);
+
 // What `target` of a plan was lowered for.
 Target TargetOf(const plan::TargetT& target);
 

@@ -13,15 +13,16 @@
 #include "compiler/kv_layers.h"
 #include "compiler/row_spec.h"
 #include "compiler/row_wise.h"
+#include "compiler/storage_types.h"
 #include "ir/status.h"
 #include "ir/text.h"
 
 namespace quire {
 namespace {
 
-// Sizes and extents of a value with rows. UNIMPLEMENTED when it is not f32 (or i32, for arguments)
-// or has another letter than T or R on axis 0 alone.
-absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op) {
+// Sizes and extents of a value with rows, stored as `stored`. UNIMPLEMENTED when it is not f32 (or
+// i32, for arguments) or has another letter than T or R on axis 0 alone.
+absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op, DType stored) {
   const Type& type = op.type;
   const bool is_argument = op.Is(OpKind::kArg);
   if (type.dtype != (is_argument ? DType::kI32 : DType::kF32)) {
@@ -46,9 +47,9 @@ absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op) {
   }
   auto value = std::make_unique<plan::ValueT>();
   value->name = op.name;
-  value->dtype = std::string(DTypeText(type.dtype));
+  value->dtype = std::string(DTypeText(stored));
   for (const Extent& extent : type.extents) value->extents.push_back(extent.ToString());
-  const int64_t row_bytes = *elements * 4;
+  const int64_t row_bytes = RowBytes(stored, *elements);
   value->bytes = std::make_unique<plan::Linear>(0, by_t ? row_bytes : 0, by_t ? 0 : row_bytes);
   value->offset = std::make_unique<plan::Linear>(0, 0, 0);
   return value;
@@ -57,14 +58,18 @@ absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op) {
 class Lowering {
  public:
   Lowering(const Func& func, const Target& target, WeightSlots slots, KvLayers layers)
-      : func_(func), target_(target), slots_(std::move(slots)), layers_(std::move(layers)) {}
+      : func_(func),
+        target_(target),
+        types_(func, target),
+        slots_(std::move(slots)),
+        layers_(std::move(layers)) {}
 
   absl::StatusOr<plan::TargetT> Run() {
     program_->name = func_.name();
     program_->ir = Print(func_);
     for (size_t i = 0; i < func_.args().size(); ++i) {
       const Op* arg = func_.args()[i].get();
-      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*arg));
+      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*arg, arg->type.dtype));
       program_->arguments.push_back(std::move(value));
       places_[arg] = plan::Operand(plan::OperandKind::Argument, static_cast<uint32_t>(i));
     }
@@ -79,6 +84,7 @@ class Lowering {
     }
     plan::TargetT lowered;
     lowered.name = target_.name;
+    lowered.activation = std::string(DTypeText(target_.activation));
     lowered.kernels = std::move(kernels_);
     lowered.weights = slots_.TakeSlots();
     lowered.kv_layers = layers_.TakeLayers();
@@ -131,7 +137,11 @@ class Lowering {
     spec.n = weight->type.extents[0].value();
     spec.k = weight->type.extents[1].value();
     spec.weight = weight->type.dtype;
+    if (target_.traits().converts_weights && IsFloat(spec.weight)) {
+      spec.weight = target_.activation;
+    }
     spec.bias = linear.num_operands() > 2;
+    spec.x = types_.Of(Storage(linear.operand(0)));
     plan::LaunchT launch;
     QUIRE_ASSIGN_OR_RETURN(plan::Operand x, PlaceOf(linear, linear.operand(0)));
     launch.inputs.push_back(x);
@@ -152,6 +162,7 @@ class Lowering {
       launch.inputs.push_back(place);
       spec.residual = true;
     }
+    spec.y = types_.Of(result);
     return Finish(linear, spec, std::move(launch), {result});
   }
 
@@ -170,6 +181,7 @@ class Lowering {
     spec.scale = op.Float(AttrKind::kScale);
     spec.cap = op.Float(AttrKind::kCap);
     spec.alibi_max = op.Float(AttrKind::kAlibiMax);
+    spec.x = types_.Of(&op);
     plan::LaunchT launch;
     QUIRE_ASSIGN_OR_RETURN(plan::Operand q, PlaceOf(op, op.operand(0)));
     launch.inputs = {q, plan::Operand(plan::OperandKind::KvLayer, layer)};
@@ -177,7 +189,8 @@ class Lowering {
   }
 
   absl::Status LowerRows(const Group& group) {
-    QUIRE_ASSIGN_OR_RETURN(RowGroup rows, MakeRowGroup(group, read_outside_, slots_));
+    QUIRE_ASSIGN_OR_RETURN(RowGroup rows,
+                           MakeRowGroup(group, read_outside_, slots_, types_, target_));
     plan::LaunchT launch;
     for (const Op* input : rows.inputs) {
       QUIRE_ASSIGN_OR_RETURN(plan::Operand place, PlaceOf(*group[0], input));
@@ -208,7 +221,7 @@ class Lowering {
         outputs, ",", [](std::string* out, const Op* output) { out->append(output->name); });
     launch.rows = outputs[0]->type.extents[0].ToString();
     for (const Op* output : outputs) {
-      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*output));
+      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*output, types_.Of(Storage(output))));
       const plan::Operand place(plan::OperandKind::Buffer,
                                 static_cast<uint32_t>(program_->buffers.size()));
       program_->buffers.push_back(std::move(value));
@@ -233,6 +246,7 @@ class Lowering {
 
   const Func& func_;
   const Target& target_;
+  const StorageTypes types_;
   WeightSlots slots_;
   KvLayers layers_;
   std::vector<Group> groups_;
@@ -247,7 +261,7 @@ class Lowering {
 
 absl::StatusOr<plan::TargetT> SelectKernels(const Func& func, const TensorTable& tensors,
                                             const Target& target) {
-  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(func, tensors));
+  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(func, tensors, target.traits()));
   QUIRE_ASSIGN_OR_RETURN(KvLayers layers, KvLayers::Create(func));
   return Lowering(func, target, std::move(slots), std::move(layers)).Run();
 }

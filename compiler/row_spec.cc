@@ -1,6 +1,7 @@
 #include "compiler/row_spec.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -28,7 +29,8 @@ absl::Status Refuse(const Op& op, absl::string_view where = "") {
 // Builds the canonical function.
 class RowWriter {
  public:
-  RowWriter(const OpSet& own, const WeightSlots& slots) : own_(own), slots_(slots) {}
+  RowWriter(const OpSet& own, const WeightSlots& slots, const StorageTypes& types)
+      : own_(own), slots_(slots), types_(types) {}
 
   // Notes an operand of the group; called in order of use, before Finish.
   void AddInput(const Op* operand) {
@@ -43,7 +45,8 @@ class RowWriter {
   void MakeArgs() {
     int next = 0;
     for (const Op* input : group_.inputs) {
-      clones_[input] = func_.AddArg(absl::StrCat(next++), input->type);
+      clones_[input] =
+          func_.AddArg(absl::StrCat(next++), Type{types_.Of(input), input->type.extents});
     }
     for (const Op* weight : group_.weights) {
       const WeightLayout layout = slots_.LayoutOf(weight);
@@ -56,7 +59,12 @@ class RowWriter {
   void Append(const Op* op) {
     auto clone = std::make_unique<Op>(*op);
     clone->group = -1;
-    for (Op*& operand : clone->operands) operand = Value(operand);
+    for (Op*& operand : clone->operands) {
+      const bool is_weight = slots_.Contains(operand);
+      operand = Value(operand);
+      if (!is_weight && !TakesAnyType(*op, *operand)) operand = InType(operand, DType::kF32);
+    }
+    if (MovesElements(*op)) clone->type.dtype = clone->operands[0]->type.dtype;
     if (op->Is(OpKind::kKvAppend)) {
       const int64_t layer = op->Int(AttrKind::kLayer);
       const auto number = static_cast<int64_t>(layers_.size());
@@ -66,14 +74,17 @@ class RowWriter {
     clones_[op] = Insert(std::move(clone));
   }
 
-  absl::StatusOr<RowGroup> Finish(std::vector<const Op*> outputs) {
+  absl::StatusOr<RowGroup> Finish(std::vector<const Op*> outputs, int64_t page_tokens) {
     std::vector<Op*> returns;
-    for (const Op* output : outputs) returns.push_back(Value(output));
+    for (const Op* output : outputs) {
+      returns.push_back(InType(Value(output), types_.Of(Storage(output))));
+    }
     func_.set_returns(std::move(returns));
     RenameRows();
     QUIRE_RETURN_IF_ERROR(Verify(func_));
     group_.outputs = std::move(outputs);
     group_.spec.func = Print(func_);
+    if (!group_.appends.empty()) group_.spec.page_tokens = page_tokens;
     return std::move(group_);
   }
 
@@ -81,6 +92,31 @@ class RowWriter {
   Op* Insert(std::unique_ptr<Op> clone) {
     clone->name = absl::StrCat("v", next_++);
     return func_.Insert(std::move(clone));
+  }
+
+  // The same elements at other places.
+  static bool MovesElements(const Op& op) {
+    return op.Is(OpKind::kReshape) || op.Is(OpKind::kSlice) || op.Is(OpKind::kTake);
+  }
+
+  // Nothing is computed with the elements: they stay what they are in memory.
+  static bool TakesAnyType(const Op& op, const Op& operand) {
+    return MovesElements(op) || operand.type.dtype == DType::kI32 ||
+           (op.Is(OpKind::kKvAppend) && operand.type.dtype == op.type.dtype);
+  }
+
+  // `value` in `dtype`; each cast is made where it is first needed.
+  Op* InType(Op* value, DType dtype) {
+    if (value->type.dtype == dtype) return value;
+    Op*& made = casts_[{value, dtype}];
+    if (made == nullptr) {
+      auto cast = std::make_unique<Op>();
+      cast->kind = OpKind::kCast;
+      cast->type = Type{dtype, value->type.extents};
+      cast->operands = {value};
+      made = Insert(std::move(cast));
+    }
+    return made;
   }
 
   // R as T, unless both are there.
@@ -105,25 +141,43 @@ class RowWriter {
     if (it != clones_.end()) return it->second;
     auto reshape = std::make_unique<Op>();
     reshape->kind = OpKind::kReshape;
-    reshape->type = value->type;
     reshape->operands = {clones_.at(Storage(value))};
+    reshape->type = Type{reshape->operands[0]->type.dtype, value->type.extents};
     return clones_[value] = Insert(std::move(reshape));
   }
 
   const OpSet& own_;
   const WeightSlots& slots_;
+  const StorageTypes& types_;
   Func func_{"row"};
   RowGroup group_;
   OpSet seen_;
   absl::flat_hash_map<const Op*, Op*> clones_;
+  std::map<std::pair<Op*, DType>, Op*> casts_;
   absl::flat_hash_map<int64_t, int64_t> layers_;
   int next_ = 0;
 };
 
+// A kernel that knows pages finds V behind K.
+absl::Status CheckWholeLayers(const RowGroup& group) {
+  for (const Op* append : group.appends) {
+    const bool is_whole =
+        std::any_of(group.appends.begin(), group.appends.end(), [append](const Op* other) {
+          return other != append && other->Int(AttrKind::kLayer) == append->Int(AttrKind::kLayer);
+        });
+    if (is_whole) continue;
+    return absl::UnimplementedError(Describe(
+        *append, absl::StrCat("K and V of layer ", append->Int(AttrKind::kLayer),
+                              " are appended by two kernels; this target's append both at once")));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpSet& read_outside,
-                                      const WeightSlots& slots) {
+                                      const WeightSlots& slots, const StorageTypes& types,
+                                      const Target& target) {
   const OpSet own(ops.begin(), ops.end());
   std::vector<const Op*> computed;  // all but changes of shape
   for (const Op* op : ops) {
@@ -131,7 +185,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
     if (!HasLetters(op->type)) return Refuse(*op, " on weights alone");
     if (Storage(op) == op) computed.push_back(op);
   }
-  RowWriter writer(own, slots);
+  RowWriter writer(own, slots, types);
   for (const Op* op : computed) {
     for (const Op* operand : op->operands) {
       const bool is_weight = slots.Contains(operand);
@@ -153,7 +207,11 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
     if (read_outside.contains(op) && !op->Is(OpKind::kKvAppend)) outputs.push_back(op);
   }
   if (outputs.empty()) outputs.push_back(computed.front()->operand(0));
-  return writer.Finish(std::move(outputs));
+  const bool knows_pages = target.traits().rows_know_pages;
+  QUIRE_ASSIGN_OR_RETURN(RowGroup group,
+                         writer.Finish(std::move(outputs), knows_pages ? target.page_tokens : 0));
+  if (knows_pages) QUIRE_RETURN_IF_ERROR(CheckWholeLayers(group));
+  return group;
 }
 
 }  // namespace quire

@@ -8,10 +8,13 @@
 //
 // Arguments: values of other groups and of the program in order of use, then weights in order of
 // use; a weight kept in layout rows16 has the suffix .rows16. A value that is read under another
-// shape is reshaped inside. Returns: every value that another group reads. kv_append's layers are
-// numbered 0, 1, ... in order of appearance; its result is not returned. A group that only appends
-// returns what it appends, since a function returns something. Rows are written T, also where they
-// are R, unless the group takes R of T rows: a kernel does not know which rows it computes.
+// shape is reshaped inside. A value that is stored in another type than f32 is an argument of that
+// type, is cast to f32 where something computes with it, and is cast back before it is returned; a
+// change of shape, a slice and a take alone are done to it as it is. Returns: every value that
+// another group reads. kv_append's layers are numbered 0, 1, ... in order of appearance; its result
+// is not returned. A group that only appends returns what it appends, since a function returns
+// something. Rows are written T, also where they are R, unless the group takes R of T rows: a
+// kernel does not know which rows it computes.
 #ifndef QUIRE_COMPILER_ROW_SPEC_H_
 #define QUIRE_COMPILER_ROW_SPEC_H_
 
@@ -21,7 +24,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "codegen/spec.h"
+#include "codegen/target.h"
 #include "compiler/row_wise.h"
+#include "compiler/storage_types.h"
 #include "compiler/weight_slots.h"
 #include "ir/graph.h"
 
@@ -38,7 +43,8 @@ struct RowGroup {
 // `ops`: the group in program order. `read_outside`: values, as Storage(), that other groups or the
 // program's results read. UNIMPLEMENTED, naming the op, for one that no row kernel computes.
 absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpSet& read_outside,
-                                      const WeightSlots& slots);
+                                      const WeightSlots& slots, const StorageTypes& types,
+                                      const Target& target);
 
 }  // namespace quire
 

@@ -101,10 +101,12 @@ absl::StatusOr<Parts> PartsOf(const Op& op, const TensorTable& tensors,
 
 }  // namespace
 
-absl::StatusOr<WeightSlots> WeightSlots::Create(const Func& func, const TensorTable& tensors) {
+absl::StatusOr<WeightSlots> WeightSlots::Create(const Func& func, const TensorTable& tensors,
+                                                const TargetTraits& traits) {
   absl::flat_hash_map<absl::string_view, uint32_t> index;
   for (size_t i = 0; i < tensors.size(); ++i) index[tensors[i]->name] = static_cast<uint32_t>(i);
   WeightSlots slots;
+  slots.matrix_layout_ = traits.matrix_layout;
   const OpSet weights = WeightExpressionsOf(func);
   for (const auto& op : func.ops()) {
     if (!weights.contains(op.get())) continue;
@@ -113,7 +115,7 @@ absl::StatusOr<WeightSlots> WeightSlots::Create(const Func& func, const TensorTa
   }
   for (const auto& op : func.ops()) {
     if (op->Is(OpKind::kLinear) && slots.Contains(op->operand(1))) {
-      slots.layouts_[KeyOf(slots.parts_.at(op->operand(1)))] = WeightLayout::kRows16;
+      slots.layouts_[KeyOf(slots.parts_.at(op->operand(1)))] = traits.matrix_layout;
     }
   }
   return slots;
@@ -129,7 +131,7 @@ std::string WeightSlots::KeyOf(const Parts& parts) {
 }
 
 WeightLayout WeightSlots::LayoutOf(const Op* weight) const {
-  if (IsBlockType(weight->type.dtype)) return WeightLayout::kRows16;
+  if (IsBlockType(weight->type.dtype)) return matrix_layout_;
   auto it = layouts_.find(KeyOf(parts_.at(weight)));
   return it == layouts_.end() ? WeightLayout::kRows : it->second;
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "codegen/spec.h"
+#include "codegen/target.h"
 #include "ir/graph.h"
 #include "ir/plan_generated.h"
 
@@ -26,10 +27,11 @@ class WeightSlots {
  public:
   // Reads every weight expression of `func`. INVALID_ARGUMENT when a weight is not in `tensors` or
   // has another type there; UNIMPLEMENTED when an expression is not rows of tensors.
-  static absl::StatusOr<WeightSlots> Create(const Func& func, const TensorTable& tensors);
+  static absl::StatusOr<WeightSlots> Create(const Func& func, const TensorTable& tensors,
+                                            const TargetTraits& traits);
 
-  // The layout in which `weight` is kept: rows16 when any linear reads the same rows as its weight,
-  // and always for block types, which kernels know in no other form.
+  // The layout in which `weight` is kept: the target's for matrices when any linear reads the same
+  // rows as its weight, and always for block types, which kernels know in no other form.
   // REQUIRES: a weight expression, here and below.
   WeightLayout LayoutOf(const Op* weight) const;
   // Index of the slot, made at the first call.
@@ -42,6 +44,7 @@ class WeightSlots {
   using Parts = std::vector<plan::WeightPartT>;
   static std::string KeyOf(const Parts& parts);
 
+  WeightLayout matrix_layout_ = WeightLayout::kRows;
   absl::flat_hash_map<const Op*, Parts> parts_;
   absl::flat_hash_map<std::string, WeightLayout> layouts_;  // by KeyOf; absent: rows
   absl::flat_hash_map<std::string, uint32_t> index_;

@@ -179,6 +179,13 @@ absl::Status CheckTarget(const plan::TargetT& target, const plan::PlanT& plan,
   for (size_t i = 0; i < target.kv_layers.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(Placed(CheckKvLayer(*target.kv_layers[i]), "kv_layers", i));
   }
+  if (!target.activation.empty()) {
+    const std::optional<DType> activation = ParseDType(target.activation);
+    if (!activation.has_value() || !IsFloat(*activation)) {
+      return absl::DataLossError(absl::StrCat("activation=", target.activation,
+                                              " is not possible\n  allowed: f32, f16, bf16"));
+    }
+  }
   if (target.page_tokens < 1 || target.page_tokens > kMaxPageTokens) {
     return absl::DataLossError(absl::StrCat("page_tokens=", target.page_tokens,
                                             " is not possible\n  allowed: 1 .. ", kMaxPageTokens));

@@ -81,14 +81,6 @@ absl::StatusOr<std::string> ConfigText(const Checkpoint& checkpoint) {
   return config.config.dump();
 }
 
-// Matrices decide: a norm or bias kept in f32 beside them says nothing.
-DType ChooseKvDtype(const plan::PlanT& plan) {
-  for (const auto& tensor : plan.tensors) {
-    if (tensor->extents.size() >= 2 && tensor->dtype != "f32") return DType::kF16;
-  }
-  return DType::kF32;
-}
-
 absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) {
   AssembledPlan assembled;
   PhaseClock clock(&assembled);
@@ -126,7 +118,7 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   clock.Done("tokenizer");
 
   Target target = options.target;
-  if (options.kv_dtype_auto) target.kv_dtype = ChooseKvDtype(plan);
+  if (options.kv_dtype_auto) target.kv_dtype = TargetFor(target.name, plan.tensors).kv_dtype;
   QUIRE_ASSIGN_OR_RETURN(CompiledTarget compiled,
                          CompileTarget(model.module, target, options.compile, plan.tensors));
   plan.targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));

@@ -10,7 +10,8 @@
 // below; a row op that reads a linear or attention, or rows of another extent, is one level up.
 // Levels never fall along an edge, so the groups form no cycle, and each row op runs as early as it
 // can together with all others of its level. Legal because grouping changes no value. Declines an
-// add as residual when another op reads the linear too, or the types differ. Ops that nobody reads
+// add as residual when another op reads the linear too, or the types differ, of the values or of
+// their places in memory. Ops that nobody reads
 // are dropped.
 // Saves a launch and a trip through memory for each value that only its own group reads.
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/pass.h"
 #include "compiler/row_wise.h"
+#include "compiler/storage_types.h"
 
 namespace quire {
 namespace {
@@ -48,7 +50,8 @@ char RowsOf(const Op& op) {
 }
 
 // The add that takes `linear` as an epilogue, or nullptr.
-const Op* ResidualAdd(const Func& func, const Op& linear, const UserMap& users) {
+const Op* ResidualAdd(const Func& func, const Op& linear, const UserMap& users,
+                      const StorageTypes& types) {
   const auto readers = users.find(&linear);
   if (readers == users.end() || readers->second.size() != 1 || func.IsReturned(&linear)) {
     return nullptr;
@@ -56,13 +59,15 @@ const Op* ResidualAdd(const Func& func, const Op& linear, const UserMap& users) 
   const Op* add = readers->second[0];
   if (!add->Is(OpKind::kAdd) || add->operand(0) == add->operand(1)) return nullptr;
   if (add->operand(0)->type != linear.type || add->operand(1)->type != linear.type) return nullptr;
+  const Op* residual = add->operand(add->operand(0) == &linear ? 1 : 0);
+  if (types.Of(Storage(residual)) != types.Of(add)) return nullptr;
   return add;
 }
 
 class Grouping {
  public:
-  Grouping(const Func& func, const OpSet& weights)
-      : func_(func), weights_(weights), users_(func.Users()) {}
+  Grouping(const Func& func, const OpSet& weights, const Target& target)
+      : func_(func), weights_(weights), types_(func, target), users_(func.Users()) {}
 
   void Place() {
     for (size_t i = 0; i < func_.ops().size(); ++i) {
@@ -83,7 +88,7 @@ class Grouping {
       } else if (IsRowOp(*op)) {
         keys_[op] = GroupKey(LevelFor(*op, nullptr), false, static_cast<size_t>(RowsOf(*op)));
       } else {
-        const Op* add = op->Is(OpKind::kLinear) ? ResidualAdd(func_, *op, users_) : nullptr;
+        const Op* add = op->Is(OpKind::kLinear) ? ResidualAdd(func_, *op, users_, types_) : nullptr;
         if (add != nullptr) {
           epilogues_[add] = op;
         } else {
@@ -122,6 +127,7 @@ class Grouping {
 
   const Func& func_;
   const OpSet& weights_;
+  const StorageTypes types_;
   const UserMap users_;
   absl::flat_hash_map<const Op*, GroupKey> keys_;
   absl::flat_hash_map<const Op*, const Op*> epilogues_;  // add => its linear
@@ -156,10 +162,10 @@ std::vector<const Op*> ByGroup(const Func& func, const OpSet& weights) {
 
 }  // namespace
 
-absl::StatusOr<bool> Fuse(Func& func, const Target&, Notes& notes) {
+absl::StatusOr<bool> Fuse(Func& func, const Target& target, Notes& notes) {
   bool changed = func.EraseDead();
   const OpSet weights = WeightExpressionsOf(func);
-  Grouping grouping(func, weights);
+  Grouping grouping(func, weights, target);
   grouping.Place();
   const absl::flat_hash_map<const Op*, int> groups = grouping.Numbers();
   int count = 0;

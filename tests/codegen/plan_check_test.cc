@@ -111,6 +111,66 @@ TEST(KernelCheckTest, EveryDamageIsNamed) {
   }
 }
 
+// A device that converts weights reads what the checkpoint has; another does not.
+TEST(KernelCheckTest, WeightsAreConvertedOnCudaAlone) {
+  plan::PlanT plan = TinyPlan();
+  plan::TargetT& target = *plan.targets[0];
+  SetSpec(plan, 2, "linear n=12 k=16 w=bf16 x=f32 y=f32 bias=0 residual=0 layout=rows");
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("head is f32[12,16] in rows"));
+  target.name = "cuda";
+  EXPECT_TRUE(CheckKernels(target, *plan.model).ok()) << CheckKernels(target, *plan.model);
+  SetSpec(plan, 2, "linear n=12 k=16 w=bf16 x=f32 y=f32 bias=0 residual=0 layout=rows16");
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("in rows16"));
+  SetSpec(plan, 2,
+          "linear n=6 k=16 w=bf16 x=f32 y=f32 bias=0 residual=0 layout=rows act=silu gated=1");
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(),
+              HasSubstr("logits is f32[R,12], its kernel takes f32[R,6]"));
+  SetSpec(plan, 2,
+          "linear n=12 k=16 w=bf16 x=f32 y=f32 bias=0 residual=0 layout=rows act=silu gated=1");
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(),
+              HasSubstr("its kernel takes f32[24,16] in rows"));
+  SetSpec(plan, 2,
+          "linear n=12 k=16 w=bf16 x=f32 y=f32 bias=0 residual=0 layout=rows norm=rms eps=0 "
+          "offset=0 norm_w=f32 norm_b=none");
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("its kernel has 3 and 1"));
+  Launch(plan, 2).inputs.push_back(Operand(OperandKind::Weight, 0));
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(),
+              HasSubstr("emb is f32[12,16] in rows, its kernel takes f32[16] in rows"));
+}
+
+TEST(KernelCheckTest, KernelsThatKnowPagesAppendWholeLayers) {
+  plan::PlanT plan = TinyPlan();
+  plan::TargetT& target = *plan.targets[0];
+  target.name = "cuda";
+  for (int i = 0; i < 2; ++i) {
+    target.kv_layers.push_back(std::make_unique<plan::KvLayerT>());
+    plan::KvLayerT& layer = *target.kv_layers.back();
+    layer.layer = i;
+    layer.heads = 2;
+    layer.k_dim = layer.v_dim = 8;
+    layer.dtype = std::string("f32");
+  }
+  target.kernels.push_back(std::make_unique<plan::KernelT>());
+  const std::string body =
+      "func @row(%0: f32[T,16]) {\n  %v0 = reshape %0 : f32[T,2,8]\n"
+      "  %v1 = kv_append %v0 {layer=0, slot=k} : f32[C,2,8]\n"
+      "  %v2 = kv_append %v0 {layer=0, slot=v} : f32[C,2,8]\n  return %0\n}";
+  SetSpec(plan, 3, "row page=16 " + body);
+  const Operand x(OperandKind::Buffer, 0), layer(OperandKind::KvLayer, 0);
+  target.programs[0]->launches.push_back(testing::MakeLaunch("k", 3, "T", {x, layer, layer}, {x}));
+  EXPECT_TRUE(CheckKernels(target, *plan.model).ok()) << CheckKernels(target, *plan.model);
+  Launch(plan, 3).inputs[2] = Operand(OperandKind::KvLayer, 1);
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("K and V of one layer"));
+  Launch(plan, 3).inputs[2] = layer;
+  for (const char* page : {"row ", "row page=8 "}) {
+    SetSpec(plan, 3, page + body);
+    EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("other pages"));
+  }
+  SetSpec(plan, 3, "row page=16 " + body);
+  target.name = "cpu";
+  EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("other pages"));
+}
+
 TEST(KernelCheckTest, KvLayersMustFitTheirKernels) {
   plan::PlanT plan = TinyPlan();
   plan::TargetT& target = *plan.targets[0];

@@ -63,15 +63,19 @@ inline absl::StatusOr<Rewritten> Rewrite(absl::string_view text, absl::string_vi
 }
 
 // The text fused and lowered. `tensors`: nullptr for exactly those that it names.
-inline absl::StatusOr<plan::TargetT> Lower(absl::string_view text, TensorTable* tensors = nullptr) {
-  QUIRE_ASSIGN_OR_RETURN(Rewritten rewritten, Rewrite(text, "fuse"));
+inline absl::StatusOr<plan::TargetT> Lower(absl::string_view text, TensorTable* tensors = nullptr,
+                                           const Target& target = {}) {
+  QUIRE_ASSIGN_OR_RETURN(Rewritten rewritten, Rewrite(text, "fuse", target));
   TensorTable own = TensorsOf(rewritten.module);
   if (tensors == nullptr) tensors = &own;
-  QUIRE_ASSIGN_OR_RETURN(plan::TargetT target,
-                         SelectKernels(*rewritten.module.funcs[0], *tensors, Target{}));
-  QUIRE_RETURN_IF_ERROR(PlaceBuffers(*target.programs[0]));
-  return target;
+  QUIRE_ASSIGN_OR_RETURN(plan::TargetT lowered,
+                         SelectKernels(*rewritten.module.funcs[0], *tensors, target));
+  QUIRE_RETURN_IF_ERROR(PlaceBuffers(*lowered.programs[0]));
+  return lowered;
 }
+
+// As a checkpoint in bf16 is lowered.
+inline Target CudaTarget() { return TargetFor("cuda", {}); }
 
 }  // namespace quire::testing
 

@@ -101,6 +101,44 @@ inline void ExpectPlanEqualsDefinition(const Func& definition, const plan::Targe
   });
 }
 
+// Logits of all chunks, one after another.
+inline absl::StatusOr<std::vector<double>> LogitsOfPlan(const plan::TargetT& target,
+                                                        const TensorTable& tensors,
+                                                        int64_t vocabulary, Storing storing) {
+  PlanExecutor executor(target, tensors, RandomWeights(), storing);
+  std::vector<double> logits;
+  int64_t begin = 0;
+  for (const Chunk& chunk : RaggedChunks()) {
+    reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
+    QUIRE_ASSIGN_OR_RETURN(reference::Tensor step,
+                           executor.Step({inputs.args["ids"], inputs.args["pos"], RowsOf(chunk)}));
+    logits.insert(logits.end(), step.values.begin(), step.values.end());
+    begin += chunk.first;
+  }
+  return logits;
+}
+
+// What rounding stored values does to the logits of a plan, beside what random errors of at least
+// the deviation of rounding's do, put at the same places. Both add up to a sum of many independent
+// small errors over a few hundred logits; three deviations of one bound the other.
+inline void ExpectRoundingDoesWhatItMay(const plan::TargetT& target, const TensorTable& tensors,
+                                        int64_t vocabulary) {
+  auto exact = LogitsOfPlan(target, tensors, vocabulary, Storing::kExact);
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  auto distance = [&](Storing storing) {
+    auto logits = LogitsOfPlan(target, tensors, vocabulary, storing);
+    EXPECT_TRUE(logits.ok()) << logits.status();
+    double sum = 0;
+    for (size_t i = 0; logits.ok() && i < exact->size(); ++i) {
+      sum += ((*logits)[i] - (*exact)[i]) * ((*logits)[i] - (*exact)[i]);
+    }
+    return std::sqrt(sum);
+  };
+  const double rounded = distance(Storing::kRounded), disturbed = distance(Storing::kDisturbed);
+  EXPECT_GT(rounded, 0);
+  EXPECT_LT(rounded, 3 * disturbed);
+}
+
 }  // namespace quire::testing
 
 #endif  // QUIRE_TESTS_COMPILER_EQUIVALENCE_H_

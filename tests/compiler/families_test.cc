@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "codegen/plan_check.h"
 #include "codegen/spec.h"
 #include "gtest/gtest.h"
 #include "models/import/checkpoint.h"
@@ -40,10 +41,32 @@ class FamiliesTest : public ::testing::TestWithParam<std::string> {
     tensors_ = testing::TensorsOf(module_);
     Target target;
     target.kv_dtype = DType::kF32;
+    compiled_ = Compile(target);
+  }
+
+  CompiledTarget Compile(const Target& target) const {
     absl::StatusOr<CompiledTarget> compiled =
         CompileTarget(module_, target, CompileOptions{}, tensors_);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    compiled_ = *std::move(compiled);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return compiled.ok() ? *std::move(compiled) : CompiledTarget();
+  }
+
+  // The plan's other promises than values.
+  void ExpectSpecsAreCanonicalAndChecked(const plan::TargetT& target) const {
+    for (const auto& kernel : target.kernels) {
+      absl::StatusOr<KernelSpec> spec = ParseSpec(kernel->spec);
+      ASSERT_TRUE(spec.ok()) << spec.status();
+      EXPECT_EQ(SpecText(*spec), kernel->spec);
+      if (const auto* row = std::get_if<RowSpec>(&*spec)) {
+        absl::StatusOr<Module> module = Parse(row->func);
+        ASSERT_TRUE(module.ok()) << module.status();
+        EXPECT_EQ(Print(*module), row->func);
+      }
+    }
+    plan::ModelT model;
+    model.vocabulary = static_cast<int32_t>(vocab_);
+    model.max_positions = 64;
+    EXPECT_TRUE(CheckKernels(target, model).ok()) << CheckKernels(target, model);
   }
 
   Module module_;
@@ -67,15 +90,27 @@ TEST_P(FamiliesTest, EveryAttentionIsRecognisedAndNoHeadIsRepeated) {
   }
 }
 
-TEST_P(FamiliesTest, EveryKernelSpecParses) {
-  for (const auto& kernel : compiled_.target.kernels) {
-    absl::StatusOr<KernelSpec> spec = ParseSpec(kernel->spec);
-    ASSERT_TRUE(spec.ok()) << spec.status();
-    EXPECT_EQ(SpecText(*spec), kernel->spec);
-    if (const auto* row = std::get_if<RowSpec>(&*spec)) {
-      absl::StatusOr<Module> module = Parse(row->func);
-      ASSERT_TRUE(module.ok()) << module.status();
-      EXPECT_EQ(Print(*module), row->func);
+TEST_P(FamiliesTest, KernelSpecsAreCanonicalAndGetWhatTheyTake) {
+  ExpectSpecsAreCanonicalAndChecked(compiled_.target);
+}
+
+// Stored exactly, the plan for CUDA is the definition; as it is stored, it is as near as it can be.
+TEST_P(FamiliesTest, CudaPlanEqualsTheDefinitionButForRounding) {
+  const CompiledTarget cuda = Compile(TargetFor("cuda", tensors_));
+  testing::ExpectPlanEqualsDefinition(*module_.funcs[0], cuda.target, tensors_, vocab_);
+  testing::ExpectRoundingDoesWhatItMay(cuda.target, tensors_, vocab_);
+}
+
+TEST_P(FamiliesTest, CudaKernelsStoreWhatTheirPlanSays) {
+  const CompiledTarget cuda = Compile(TargetFor("cuda", tensors_));
+  ExpectSpecsAreCanonicalAndChecked(cuda.target);
+  for (const auto& slot : cuda.target.weights) EXPECT_EQ(slot->layout, "rows");
+  const plan::ProgramT& program = *cuda.target.programs[0];
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    // Between the head and the result there may be a cap.
+    const bool is_logits = i == program.results[0].index();
+    if (is_logits || i + 2 < program.buffers.size()) {
+      EXPECT_EQ(program.buffers[i]->dtype, is_logits ? "f32" : cuda.target.activation);
     }
   }
 }

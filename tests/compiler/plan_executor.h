@@ -4,20 +4,27 @@
 //
 // The arena starts as NaN in each step, so that a value that is read before it is written, or after
 // it was overwritten, is seen in the result. One sequence; its KV layers are kept between steps.
+//
+// Values, keys, and weights that the device converts at load can be stored as the plan says; exact,
+// to see the wiring alone; or each with a random relative error of up to the unit of its type.
+// Rounding has errors of at most that, and of a smaller deviation: so the last gives the deviation
+// that rounding may cause in the result.
 #ifndef QUIRE_TESTS_COMPILER_PLAN_EXECUTOR_H_
 #define QUIRE_TESTS_COMPILER_PLAN_EXECUTOR_H_
 
+#include <algorithm>
 #include <limits>
 #include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "codegen/spec.h"
 #include "compiler/weight_slots.h"
 #include "ir/plan_generated.h"
@@ -27,12 +34,15 @@
 
 namespace quire::testing {
 
+enum class Storing { kExact, kRounded, kDisturbed };
+
 class PlanExecutor {
  public:
   using Tensor = reference::Tensor;
 
-  PlanExecutor(const plan::TargetT& target, const TensorTable& tensors, reference::WeightFn weights)
-      : target_(target), tensors_(tensors), weights_(std::move(weights)) {}
+  PlanExecutor(const plan::TargetT& target, const TensorTable& tensors, reference::WeightFn weights,
+               Storing storing = Storing::kExact)
+      : target_(target), tensors_(tensors), weights_(std::move(weights)), storing_(storing) {}
 
   // One step over rows that follow those of earlier steps. The arguments are the program's, in
   // order: ids [T], pos [T], rows [R]. Returns logits [R,V].
@@ -41,7 +51,7 @@ class PlanExecutor {
     arguments_ = std::move(arguments);
     t_ = arguments_[0].extent(0);
     r_ = arguments_[2].extent(0);
-    arena_.assign(static_cast<size_t>(At(*program.arena) / 4),
+    arena_.assign(static_cast<size_t>(At(*program.arena) / kUnitBytes),
                   std::numeric_limits<double>::quiet_NaN());
     for (const auto& launch : program.launches) {
       QUIRE_RETURN_IF_ERROR(WithPrefix(Launch(*launch), launch->name));
@@ -53,21 +63,47 @@ class PlanExecutor {
  private:
   int64_t At(const plan::Linear& x) const { return x.constant() + x.t() * t_ + x.r() * r_; }
 
+  static constexpr int64_t kUnitBytes = 2;  // that one number of the arena stands for
+
+  // An element fills all its units; one that was overwritten in part is NaN.
   Tensor ReadBuffer(uint32_t index) const {
     const plan::ValueT& value = *target_.programs[0]->buffers[index];
     Tensor tensor;
     for (const std::string& extent : value.extents) {
       tensor.extents.push_back(extent == "T" ? t_ : extent == "R" ? r_ : std::stoll(extent));
     }
-    const auto begin = arena_.begin() + At(*value.offset) / 4;
-    tensor.values.assign(begin, begin + At(*value.bytes) / 4);
+    const int64_t units = InfoOf(*ParseDType(value.dtype)).block_bytes / kUnitBytes;
+    const double* unit = arena_.data() + At(*value.offset) / kUnitBytes;
+    const double* end = unit + At(*value.bytes) / kUnitBytes;
+    for (; unit < end; unit += units) {
+      const bool is_whole = std::count(unit, unit + units, *unit) == units;
+      tensor.values.push_back(is_whole ? *unit : std::numeric_limits<double>::quiet_NaN());
+    }
     return tensor;
   }
 
-  void WriteBuffer(uint32_t index, const Tensor& tensor) {
+  void WriteBuffer(uint32_t index, Tensor tensor) {
     const plan::ValueT& value = *target_.programs[0]->buffers[index];
-    std::copy(tensor.values.begin(), tensor.values.end(), arena_.begin() + At(*value.offset) / 4);
+    const DType dtype = *ParseDType(value.dtype);
+    Store(dtype, absl::MakeSpan(tensor.values));
+    const int64_t units = InfoOf(dtype).block_bytes / kUnitBytes;
+    double* unit = arena_.data() + At(*value.offset) / kUnitBytes;
+    for (const double element : tensor.values) {
+      std::fill(unit, unit + units, element);
+      unit += units;
+    }
   }
+
+  // What memory makes of values of this type.
+  void Store(DType dtype, absl::Span<double> values) {
+    if (dtype == DType::kF32 || storing_ == Storing::kExact) return;
+    if (storing_ == Storing::kRounded) return reference::RoundAll(dtype, values);
+    const double unit = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+    std::uniform_real_distribution<double> error(-unit, unit);
+    for (double& value : values) value *= 1 + error(random_);
+  }
+
+  DType Stored(DType dtype) const { return storing_ == Storing::kRounded ? dtype : DType::kF32; }
 
   // Rows of the checkpoint's tensors, joined as the slot says.
   absl::StatusOr<Tensor> ReadWeight(uint32_t index) const {
@@ -109,8 +145,8 @@ class PlanExecutor {
     }
   }
 
-  static std::string TypeText(const Tensor& tensor) {
-    return absl::StrCat("f32[", absl::StrJoin(tensor.extents, ","), "]");
+  static std::string TypeText(const std::vector<int64_t>& extents) {
+    return absl::StrCat("f32[", absl::StrJoin(extents, ","), "]");
   }
 
   absl::Status Launch(const plan::LaunchT& launch) {
@@ -122,49 +158,125 @@ class PlanExecutor {
     return Row(std::get<RowSpec>(spec), launch);
   }
 
+  // Linear kernels compute in f32; what they round on the way is stored in between.
   absl::Status Linear(const LinearSpec& spec, const plan::LaunchT& launch) {
     std::vector<std::string> names = {"x", "w"};
     if (spec.bias) names.push_back("b");
     if (spec.residual) names.push_back("r");
+    if (spec.norm.has_value() && spec.norm->weight.has_value()) names.push_back("nw");
+    if (spec.norm.has_value() && spec.norm->bias.has_value()) names.push_back("nb");
     if (launch.inputs.size() != names.size()) return absl::InternalError("number of inputs");
-    reference::Inputs inputs;
-    std::string args;
+    std::map<std::string, Tensor> values;
     for (size_t i = 0; i < names.size(); ++i) {
-      QUIRE_ASSIGN_OR_RETURN(Tensor tensor, Read(launch.inputs[i]));
-      // Values are the same memory under whatever shape: [rows, k] and [rows, n] here.
-      if (names[i] == "x") tensor.extents = {tensor.elements() / spec.k, spec.k};
-      absl::StrAppend(&args, i == 0 ? "" : ", ", "%", names[i], ": ", TypeText(tensor));
-      inputs.args[names[i]] = std::move(tensor);
+      QUIRE_ASSIGN_OR_RETURN(values[names[i]], Read(launch.inputs[i]));
     }
-    const std::string type = absl::StrCat("f32[", inputs.args["x"].extent(0), ",", spec.n, "]");
-    return Run(absl::StrCat("func @f(", args, ") {\n  %y = linear %x, %w", spec.bias ? ", %b" : "",
-                            " : ", type, "\n",
-                            spec.residual ? absl::StrCat("  %z = add %y, %r : ", type, "\n") : "",
-                            "  return ", spec.residual ? "%z" : "%y", "\n}\n"),
-               inputs, launch);
+    // Values are the same memory under whatever shape: [rows, k] and [rows, n] here.
+    Tensor& x = values["x"];
+    x.extents = {x.elements() / spec.k, spec.k};
+    const int64_t rows = x.extents[0];
+    const plan::WeightSlotT& slot = *target_.weights[launch.inputs[1].index()];
+    if (slot.dtype != DTypeText(spec.weight)) {
+      Store(spec.weight, absl::MakeSpan(values["w"].values));
+    }
+    if (spec.norm.has_value()) {
+      const bool is_rms = spec.norm->kind == NormSpec::Kind::kRms;
+      QUIRE_ASSIGN_OR_RETURN(
+          x, Compute({"x", "nw", "nb"}, values,
+                     absl::StrCat(is_rms ? "rms_norm" : "layer_norm", " %x", Mention(values, "nw"),
+                                  Mention(values, "nb"), " {eps=", Number(spec.norm->eps),
+                                  is_rms ? ", weight_offset=" : "",
+                                  is_rms ? Number(spec.norm->weight_offset) : "", "}"),
+                     {rows, spec.k}));
+      Store(spec.x, absl::MakeSpan(x.values));
+    }
+    const int64_t columns = spec.weight_rows();
+    QUIRE_ASSIGN_OR_RETURN(
+        Tensor y, Compute({"x", "w", "b"}, values,
+                          absl::StrCat("linear %x, %w", Mention(values, "b")), {rows, columns}));
+    if (spec.residual) {
+      y.extents = values["r"].extents;
+      values["y"] = std::move(y);
+      QUIRE_ASSIGN_OR_RETURN(y, Compute({"y", "r"}, values, "add %y, %r", values["r"].extents));
+    }
+    if (spec.act != Activation::kNone) {
+      Store(spec.y, absl::MakeSpan(y.values));
+      QUIRE_ASSIGN_OR_RETURN(y, Activate(spec, std::move(y)));
+    }
+    WriteBuffer(launch.outputs[0].index(), std::move(y));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Tensor> Activate(const LinearSpec& spec, Tensor y) {
+    std::map<std::string, Tensor> values;
+    const int64_t rows = y.extents[0], columns = y.extents[1];
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < columns; ++i) {
+        Tensor& half = values[i < spec.n ? "a" : "b"];
+        half.extents = {rows, spec.n};
+        half.values.push_back(y.values[static_cast<size_t>(row * columns + i)]);
+      }
+    }
+    // "gelu_tanh" is gelu {approximate=tanh}.
+    const absl::string_view act = ActivationText(spec.act);
+    const std::vector<std::string> words = absl::StrSplit(act, '_');
+    QUIRE_ASSIGN_OR_RETURN(
+        values["a"],
+        Compute({"a"}, values,
+                absl::StrCat(words[0], " %a",
+                             words.size() > 1 ? absl::StrCat(" {approximate=", words[1], "}") : ""),
+                {rows, spec.n}));
+    if (!spec.gated) return values["a"];
+    return Compute({"a", "b"}, values, "mul %a, %b", {rows, spec.n});
+  }
+
+  static std::string Mention(const std::map<std::string, Tensor>& values, const char* name) {
+    return values.contains(name) ? absl::StrCat(", %", name) : "";
+  }
+
+  static std::string Number(double x) { return AttrText(DefOf(AttrKind::kScale), AttrValue(x)); }
+
+  // One op of f32 values by name; those of `names` that there are.
+  static absl::StatusOr<Tensor> Compute(const std::vector<std::string>& names,
+                                        const std::map<std::string, Tensor>& values,
+                                        const std::string& op,
+                                        const std::vector<int64_t>& extents) {
+    reference::Inputs inputs;
+    std::vector<std::string> args;
+    for (const std::string& name : names) {
+      auto it = values.find(name);
+      if (it == values.end()) continue;
+      args.push_back(absl::StrCat("%", name, ": ", TypeText(it->second.extents)));
+      inputs.args[name] = it->second;
+    }
+    QUIRE_ASSIGN_OR_RETURN(
+        Module module,
+        Parse(absl::StrCat("func @f(", absl::StrJoin(args, ", "), ") {\n  %result = ", op, " : ",
+                           TypeText(extents), "\n  return %result\n}\n")));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<Tensor> results,
+                           reference::Interpret(*module.funcs[0], inputs));
+    return std::move(results[0]);
   }
 
   absl::Status Attention(const AttentionSpec& spec, const plan::LaunchT& launch) {
     const uint32_t layer = launch.inputs[1].index();
-    reference::Inputs inputs;
-    QUIRE_ASSIGN_OR_RETURN(Tensor q, Read(launch.inputs[0]));
-    q.extents = {t_, spec.hq, spec.d};
-    inputs.args["q"] = q;
-    inputs.args["k"] = cache_[{layer, "k"}];
-    inputs.args["v"] = cache_[{layer, "v"}];
-    if (inputs.args["k"].extents != std::vector<int64_t>{context_ + t_, spec.hkv, spec.d} ||
-        inputs.args["v"].extents != std::vector<int64_t>{context_ + t_, spec.hkv, spec.dv}) {
+    std::map<std::string, Tensor> values;
+    QUIRE_ASSIGN_OR_RETURN(values["q"], Read(launch.inputs[0]));
+    values["q"].extents = {t_, spec.hq, spec.d};
+    values["k"] = cache_[{layer, "k"}];
+    values["v"] = cache_[{layer, "v"}];
+    if (values["k"].extents != std::vector<int64_t>{context_ + t_, spec.hkv, spec.d} ||
+        values["v"].extents != std::vector<int64_t>{context_ + t_, spec.hkv, spec.dv}) {
       return absl::InternalError("the cache is not what the spec says");
     }
-    auto number = [](double x) { return AttrText(DefOf(AttrKind::kScale), AttrValue(x)); };
-    return Run(
-        absl::StrCat("func @f(%q: ", TypeText(q), ", %k: ", TypeText(inputs.args["k"]),
-                     ", %v: ", TypeText(inputs.args["v"]),
-                     ") {\n  %y = attention %q, %k, %v {mask=", spec.causal ? "causal" : "none",
-                     ", window=", spec.window, ", scale=", number(spec.scale),
-                     ", cap=", number(spec.cap), ", alibi_max=", number(spec.alibi_max), "} : f32[",
-                     t_, ",", spec.hq, ",", spec.dv, "]\n  return %y\n}\n"),
-        inputs, launch);
+    QUIRE_ASSIGN_OR_RETURN(
+        Tensor y,
+        Compute({"q", "k", "v"}, values,
+                absl::StrCat("attention %q, %k, %v {mask=", spec.causal ? "causal" : "none",
+                             ", window=", spec.window, ", scale=", Number(spec.scale), ", cap=",
+                             Number(spec.cap), ", alibi_max=", Number(spec.alibi_max), "}"),
+                {t_, spec.hq, spec.dv}));
+    WriteBuffer(launch.outputs[0].index(), std::move(y));
+    return absl::OkStatus();
   }
 
   absl::Status Row(const RowSpec& spec, const plan::LaunchT& launch) {
@@ -194,19 +306,23 @@ class PlanExecutor {
     if (args + appended.size() != launch.inputs.size()) {
       return absl::InternalError("number of inputs");
     }
-    QUIRE_RETURN_IF_ERROR(Run(spec.func, inputs, launch));
-    for (const auto& [key, layer] : appended) cache_[{layer, key.second}] = kv.rows[key];
-    return absl::OkStatus();
-  }
-
-  absl::Status Run(const std::string& text, reference::Inputs& inputs,
-                   const plan::LaunchT& launch) {
-    QUIRE_ASSIGN_OR_RETURN(Module module, Parse(text));
-    QUIRE_ASSIGN_OR_RETURN(std::vector<Tensor> results,
-                           reference::Interpret(*module.funcs[0], inputs));
+    // Casts round what this function returns and appends.
+    for (const auto* list : {&func.args(), &func.ops()}) {
+      for (const auto& op : *list) {
+        if (op->type.dtype != DType::kI32) op->type.dtype = Stored(op->type.dtype);
+      }
+    }
+    QUIRE_ASSIGN_OR_RETURN(std::vector<Tensor> results, reference::Interpret(func, inputs));
     if (results.size() != launch.outputs.size()) return absl::InternalError("number of outputs");
     for (size_t i = 0; i < results.size(); ++i) {
-      WriteBuffer(launch.outputs[i].index(), results[i]);
+      WriteBuffer(launch.outputs[i].index(), std::move(results[i]));
+    }
+    for (const auto& [key, layer] : appended) {
+      Tensor& cached = cache_[{layer, key.second}];
+      const auto old = static_cast<size_t>(cached.elements());
+      cached = std::move(kv.rows[key]);
+      Store(*ParseDType(target_.kv_layers[layer]->dtype),
+            absl::MakeSpan(cached.values).subspan(old));
     }
     return absl::OkStatus();
   }
@@ -214,8 +330,10 @@ class PlanExecutor {
   const plan::TargetT& target_;
   const TensorTable& tensors_;
   const reference::WeightFn weights_;
+  const Storing storing_;
+  std::mt19937_64 random_{1};
   std::vector<Tensor> arguments_;
-  std::vector<double> arena_;  // one for each four bytes
+  std::vector<double> arena_;  // one for each kUnitBytes
   int64_t t_ = 0, r_ = 0, context_ = 0;
   std::map<std::pair<uint32_t, std::string>, Tensor> cache_;  // by KV layer and slot
 };
