@@ -98,9 +98,9 @@ class Fields {
   absl::flat_hash_map<absl::string_view, absl::string_view> values_;
 };
 
-constexpr Activation kActivations[] = {
-    Activation::kNone,      Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
-    Activation::kGeluQuick, Activation::kRelu, Activation::kTanh, Activation::kSigmoid};
+constexpr LinearAct kActs[] = {LinearAct::kNone,     LinearAct::kSilu,      LinearAct::kGelu,
+                               LinearAct::kGeluTanh, LinearAct::kGeluQuick, LinearAct::kRelu,
+                               LinearAct::kTanh,     LinearAct::kSigmoid};
 
 std::string NormText(const NormSpec& norm) {
   auto type = [](const std::optional<DType>& dtype) {
@@ -141,16 +141,16 @@ absl::Status ParseNorm(Fields& fields, std::optional<NormSpec>* parsed) {
   return absl::OkStatus();
 }
 
-absl::Status ParseActivation(Fields& fields, LinearSpec* spec) {
+absl::Status ParseAct(Fields& fields, LinearSpec* spec) {
   if (!fields.Has("act")) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(absl::string_view text, fields.Take("act"));
   std::string allowed;
-  for (Activation activation : kActivations) {
-    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", ActivationText(activation));
-    if (text == ActivationText(activation)) spec->act = activation;
+  for (LinearAct act : kActs) {
+    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", LinearActText(act));
+    if (text == LinearActText(act)) spec->act = act;
   }
-  if (text != ActivationText(spec->act)) return Fields::Bad("act", text, allowed);
-  if (spec->act == Activation::kNone) return absl::OkStatus();
+  if (text != LinearActText(spec->act)) return Fields::Bad("act", text, allowed);
+  if (spec->act == LinearAct::kNone) return absl::OkStatus();
   if (spec->residual) return Fields::Bad("act", text, "none with residual=1");
   return fields.Has("gated") ? fields.Bool("gated", &spec->gated) : absl::OkStatus();
 }
@@ -170,7 +170,7 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(absl::string_view layout, fields.Take("layout"));
   QUIRE_ASSIGN_OR_RETURN(spec.layout, ParseLayout(layout));
   QUIRE_RETURN_IF_ERROR(ParseNorm(fields, &spec.norm));
-  QUIRE_RETURN_IF_ERROR(ParseActivation(fields, &spec));
+  QUIRE_RETURN_IF_ERROR(ParseAct(fields, &spec));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.k % InfoOf(spec.weight).block_elements != 0) {
     return Fields::Bad("k", absl::StrCat(spec.k),
@@ -232,23 +232,23 @@ absl::StatusOr<WeightLayout> ParseLayout(absl::string_view text) {
   return Fields::Bad("layout", text, "rows, rows16");
 }
 
-absl::string_view ActivationText(Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
+absl::string_view LinearActText(LinearAct act) {
+  switch (act) {
+    case LinearAct::kNone:
       return "none";
-    case Activation::kSilu:
+    case LinearAct::kSilu:
       return "silu";
-    case Activation::kGelu:
+    case LinearAct::kGelu:
       return "gelu";
-    case Activation::kGeluTanh:
+    case LinearAct::kGeluTanh:
       return "gelu_tanh";
-    case Activation::kGeluQuick:
+    case LinearAct::kGeluQuick:
       return "gelu_quick";
-    case Activation::kRelu:
+    case LinearAct::kRelu:
       return "relu";
-    case Activation::kTanh:
+    case LinearAct::kTanh:
       return "tanh";
-    case Activation::kSigmoid:
+    case LinearAct::kSigmoid:
       return "sigmoid";
   }
   return "";
@@ -257,8 +257,8 @@ absl::string_view ActivationText(Activation activation) {
 std::string SpecText(const KernelSpec& spec) {
   if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
     std::string act;
-    if (linear->act != Activation::kNone) {
-      act = absl::StrCat(" act=", ActivationText(linear->act), linear->gated ? " gated=1" : "");
+    if (linear->act != LinearAct::kNone) {
+      act = absl::StrCat(" act=", LinearActText(linear->act), linear->gated ? " gated=1" : "");
     }
     return absl::StrCat("linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
                         " x=", DTypeText(linear->x), " y=", DTypeText(linear->y),

@@ -61,7 +61,7 @@ struct NormSpec {
 };
 
 // Pointwise functions of ir/ops.def, gelu in its three approximations.
-enum class Activation : uint8_t {
+enum class LinearAct : uint8_t {
   kNone,
   kSilu,
   kGelu,
@@ -79,7 +79,7 @@ struct LinearSpec {
   WeightLayout layout = WeightLayout::kRows16;
   DType x = DType::kF32, y = DType::kF32;  // f32, f16 or bf16
   std::optional<NormSpec> norm;
-  Activation act = Activation::kNone;
+  LinearAct act = LinearAct::kNone;
   bool gated = false;  // with an act only
 
   int64_t weight_rows() const { return gated ? 2 * n : n; }
@@ -112,7 +112,7 @@ struct RowSpec {
 
 using KernelSpec = std::variant<LinearSpec, AttentionSpec, RowSpec>;
 
-absl::string_view ActivationText(Activation activation);
+absl::string_view LinearActText(LinearAct act);
 
 std::string SpecText(const KernelSpec& spec);
 // INVALID_ARGUMENT on a malformed text, or on a value outside the ranges that kernels exist for.

@@ -14,7 +14,7 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
       return absl::UnimplementedError(
           absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: x=f32 y=f32"));
     }
-    if (linear->norm.has_value() || linear->act != Activation::kNone) {
+    if (linear->norm.has_value() || linear->act != LinearAct::kNone) {
       return absl::UnimplementedError(
           absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: neither norm nor act"));
     }

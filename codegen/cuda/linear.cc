@@ -79,7 +79,7 @@ absl::Status CheckSpec(const LinearSpec& spec) {
     allowed = "y=f32, f16, bf16";
   } else if (spec.layout != WeightLayout::kRows) {
     allowed = "layout=rows";
-  } else if (spec.norm.has_value() || spec.act != Activation::kNone) {
+  } else if (spec.norm.has_value() || spec.act != LinearAct::kNone) {
     allowed = "neither norm nor act";
   } else if (spec.k < 8 || spec.k % 8 != 0 || spec.k > kMaxK) {
     allowed = "k a multiple of 8, up to 2^22";

@@ -40,7 +40,7 @@ TEST(SpecTest, FieldsOfALinear) {
   EXPECT_EQ(linear.norm->eps, 0.5);
   EXPECT_EQ(linear.norm->weight, DType::kF32);
   EXPECT_EQ(linear.norm->bias, DType::kF16);
-  EXPECT_EQ(linear.act, Activation::kSilu);
+  EXPECT_EQ(linear.act, LinearAct::kSilu);
   EXPECT_EQ(linear.n, 16);
   EXPECT_EQ(linear.weight_rows(), 32);
 }

@@ -198,7 +198,7 @@ class PlanExecutor {
       values["y"] = std::move(y);
       QUIRE_ASSIGN_OR_RETURN(y, Compute({"y", "r"}, values, "add %y, %r", values["r"].extents));
     }
-    if (spec.act != Activation::kNone) {
+    if (spec.act != LinearAct::kNone) {
       Store(spec.y, absl::MakeSpan(y.values));
       QUIRE_ASSIGN_OR_RETURN(y, Activate(spec, std::move(y)));
     }
@@ -217,7 +217,7 @@ class PlanExecutor {
       }
     }
     // "gelu_tanh" is gelu {approximate=tanh}.
-    const absl::string_view act = ActivationText(spec.act);
+    const absl::string_view act = LinearActText(spec.act);
     const std::vector<std::string> words = absl::StrSplit(act, '_');
     QUIRE_ASSIGN_OR_RETURN(
         values["a"],
