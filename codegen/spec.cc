@@ -156,6 +156,7 @@ absl::Status ParseAct(Fields& fields, LinearSpec* spec) {
 }
 
 constexpr int64_t kMaxHeads = 65536, kMaxHead = 512, kMaxPageTokens = 65536;
+constexpr int64_t kMaxBiasDistances = int64_t{1} << 24;
 
 absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(Fields fields, Fields::Split(text));
@@ -196,7 +197,13 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Float("cap", 0, 1e6, &spec.cap));
   QUIRE_RETURN_IF_ERROR(fields.Float("alibi", 0, 64, &spec.alibi_max));
   if (fields.Has("x")) QUIRE_RETURN_IF_ERROR(fields.FloatType("x", &spec.x));
+  if (fields.Has("bias")) {
+    QUIRE_RETURN_IF_ERROR(fields.Int("bias", 1, kMaxBiasDistances, &spec.bias_distances));
+  }
+  if (fields.Has("sinks")) QUIRE_RETURN_IF_ERROR(fields.Bool("sinks", &spec.sinks));
+  if (fields.Has("tree")) QUIRE_RETURN_IF_ERROR(fields.Int("tree", 1, 64, &spec.tree_words));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
+  if (spec.tree_words > 0 && !spec.causal) return Fields::Bad("tree", "1", "mask=causal");
   if (spec.hq % spec.hkv != 0) {
     return Fields::Bad("hq", absl::StrCat(spec.hq), absl::StrCat("a multiple of hkv=", spec.hkv));
   }
@@ -267,13 +274,17 @@ std::string SpecText(const KernelSpec& spec) {
                         linear->norm.has_value() ? NormText(*linear->norm) : "", act);
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
+    std::string rest;
+    if (attention->x != DType::kF32) absl::StrAppend(&rest, " x=", DTypeText(attention->x));
+    if (attention->bias_distances > 0) absl::StrAppend(&rest, " bias=", attention->bias_distances);
+    if (attention->sinks) absl::StrAppend(&rest, " sinks=1");
+    if (attention->tree_words > 0) absl::StrAppend(&rest, " tree=", attention->tree_words);
     return absl::StrCat(
         "attention hq=", attention->hq, " hkv=", attention->hkv, " d=", attention->d,
         " dv=", attention->dv, " kv=", DTypeText(attention->kv), " page=", attention->page_tokens,
         " mask=", attention->causal ? "causal" : "none", " window=", attention->window,
         " scale=", Number(attention->scale), " cap=", Number(attention->cap),
-        " alibi=", Number(attention->alibi_max), attention->x == DType::kF32 ? "" : " x=",
-        attention->x == DType::kF32 ? "" : DTypeText(attention->x));
+        " alibi=", Number(attention->alibi_max), rest);
   }
   const auto& row = std::get<RowSpec>(spec);
   return absl::StrCat(

@@ -16,7 +16,9 @@
 //   residual [rows,n] of y's type if residual, weight [k] of the norm if it has one, bias [k] of
 //   the norm if it has one
 //              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
-//   attention  inputs: q [T,hq,d], the KV layer         outputs: y [T,hq,dv], both of type x
+//   attention  inputs: q [T,hq,d], the KV layer, bias [hq,distances] f32 if bias, sinks [hq] f32 if
+//   sinks, tree [T,words] i32 if tree
+//              outputs: y [T,hq,dv], of q's type x
 //   row        inputs: the function's arguments, then the KV layer of each kv_append in program
 //   order
 //              outputs: its returns, each [rows, ...]
@@ -93,6 +95,15 @@ struct AttentionSpec {
   int64_t window = 0;  // 0: unlimited
   double scale = 1, cap = 0, alibi_max = 0;
   DType x = DType::kF32;  // of q and y: f32, f16 or bf16
+  // Added to the scores of head h: bias[h, i] at i = query's position - key's, plus distances / 2
+  // if not causal, clamped to the table. 0: none.
+  int64_t bias_distances = 0;
+  // Of each head a score that takes part in the softmax, with no value.
+  bool sinks = false;
+  // Of each row, bits of which of the step's first 32 * tree_words tokens of its own sequence it
+  // sees, lowest bit of the first word first; such tokens after it are not seen whatever their bit.
+  // 0: none. Needs causal.
+  int64_t tree_words = 0;
 };
 
 // A fused group of row-wise ops, as a function of the IR in its own text with canonical names (%0,

@@ -24,6 +24,10 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
     if (attention->x != DType::kF32) {
       return absl::UnimplementedError(absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: x=f32"));
     }
+    if (attention->bias_distances > 0 || attention->sinks || attention->tree_words > 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: neither bias, sinks nor tree"));
+    }
     return EmitAttention(*attention);
   }
   const auto& row = std::get<RowSpec>(spec);

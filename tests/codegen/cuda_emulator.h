@@ -226,6 +226,9 @@ inline float Mul(float a, float b) { return a * b; }
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float Exp2(float x) { return std::exp2(x); }
 inline float Reciprocal(float x) { return 1 / x; }
+inline float Max(float a, float b) { return std::fmax(a, b); }
+inline float Ceiling(float x) { return std::ceil(x); }
+inline float PowerOfTwo(float x) { return x < -126 ? 0 : std::exp2(x); }
 
 inline float ToFloat(F32 x) { return x; }
 inline float ToFloat(Bf16 x) { return BF16ToF32(x.bits); }
@@ -381,6 +384,17 @@ inline float ShuffleXor(float x, int mask) {
     for (int l = 0; l < kWarpThreads; ++l) lanes[l]->got = lanes[l ^ lanes[l]->mask]->x;
   });
   return lane.got;
+}
+inline bool AnyLane(bool x) {
+  struct Lane {
+    bool x, any;
+  } lane{x, false};
+  OfWarp(lane, [](Lane** lanes) {
+    bool any = false;
+    for (int l = 0; l < kWarpThreads; ++l) any |= lanes[l]->x;
+    for (int l = 0; l < kWarpThreads; ++l) lanes[l]->any = any;
+  });
+  return lane.any;
 }
 inline uint32_t Shuffle(uint32_t x, int from) {
   struct Lane {

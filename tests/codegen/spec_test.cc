@@ -16,7 +16,7 @@ TEST(SpecTest, CanonicalTextIsWhatParsingAndPrintingGive) {
   const std::string linear = kLinear, attention = kAttention;
   for (const std::string& text :
        {linear, attention, std::string("row ") + kRow, std::string("row page=16 ") + kRow,
-        attention + " x=bf16",
+        attention + " x=bf16", attention + " x=f16 bias=128 sinks=1 tree=2",
         linear + " norm=rms eps=0.00001 offset=1 norm_w=bf16 norm_b=none act=gelu_tanh gated=1",
         linear + " norm=layer eps=0.5 offset=0 norm_w=f32 norm_b=f16",
         linear + " norm=layer eps=0.5 offset=0 norm_w=none norm_b=none act=relu",

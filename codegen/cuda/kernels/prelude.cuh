@@ -53,6 +53,23 @@ DEVICE float Reciprocal(float x) {
   return inverse;
 }
 
+// The larger; of a number and NaN the number.
+DEVICE float Max(float a, float b) {
+  float larger;
+  asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+// The least integer that is not below.
+DEVICE float Ceiling(float x) {
+  float integer;
+  asm("cvt.rpi.f32.f32 %0, %1;" : "=f"(integer) : "f"(x));
+  return integer;
+}
+// 2^x for an integer x <= 0, exact; 0 below the normal numbers.
+DEVICE float PowerOfTwo(float x) {
+  return FromBits(static_cast<uint32_t>(static_cast<int>(Max(x, -127.0f)) + 127) << 23);
+}
+
 // ---- 16-bit elements. A struct each, so that one is never taken for the other.
 
 struct Bf16 {
@@ -215,6 +232,7 @@ DEVICE void SyncThreads(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 DEVICE float ShuffleXor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+DEVICE bool AnyLane(bool x) { return __any_sync(~0u, x); }
 DEVICE uint32_t Shuffle(uint32_t x, int lane) { return __shfl_sync(~0u, x, lane); }
 
 #endif  // QUIRE_PRELUDE_CUH_

@@ -1,0 +1,261 @@
+// What the attention kernels have in common: one arithmetic, the work of a step, scores.
+//
+//   y[t, h] = sum over visible tokens c of softmax_c(score(t, h, c)) v[c, h / group]
+//   score   = softcap(scale q . k) + alibi + bias, in units of 2's logarithm
+//
+// Constants expected: Element (Bf16 or F16, of q, keys, values and y), kIsBf16, kHq, kHkv, kD, kDv,
+// kPageTokens, kCausal, kWindow (0: unlimited), kScale, kCap (0: none), kAlibi with
+// kAlibiSlopes[kHq] (times log2 e), kBiasDistances (0: no table), kSinks, kTreeWords (0: no tree),
+// kStages, kResident (blocks a multiprocessor), kSharedBytes.
+//
+// Arithmetic, the same bits for a row in every body, whatever else is in the step, however its
+// context is cut and paged:
+//   (1) A token's score is one chain of tensor-core steps over D in order, 16 at a time, D padded
+//       with zeros; then Transform() in f32.
+//   (2) The context is cut into chunks of kChunkTokens at multiples of it, and these into steps of
+//       kStepTokens. A chunk starts from m = kLowest, l = 0, o = 0. A step raises m to the largest
+//       score of its visible tokens, rounded up to an integer, so that rescaling l and o by 2^(m -
+//       m') is exact; p = 2^(score - m) rounded to Element, 0 for what the row does not see; l and
+//       o are chains of tensor-core steps over p and ones, p and v, 16 tokens at a time in order.
+//       A step with nothing visible changes nothing, so it may be left out; a chunk too.
+//   (3) Chunks are folded in order (FoldScales) from (kLowest, 0, 0) in f32, the sink after them.
+//   (4) y = o * (1 / l), rounded to Element; 0 where l is 0: a row that sees nothing.
+// Exact rescaling holds as long as nothing falls below the normal numbers; such terms are less than
+// 2^-100 of the sum they are added to.
+#ifndef QUIRE_ATTENTION_CUH_
+#define QUIRE_ATTENTION_CUH_
+
+#include "prelude.cuh"
+#include "step.cuh"
+
+static_assert(kD % 8 == 0 && kD >= 8 && kD <= 256);
+static_assert(kDv % 8 == 0 && kDv >= 8 && kDv <= 256);
+static_assert(kHq % kHkv == 0);
+static_assert(sizeof(Element) == 2);
+
+constexpr int kGroup = kHq / kHkv;
+constexpr int kChunkTokens = 256;
+constexpr int kStepTokens = 64;
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarpThreads;
+constexpr float kLowest = -1e30f;  // below every score, above minus infinity
+constexpr double kLog2E = 1.4426950408889634;
+constexpr bool kPlain = kCap == 0 && !kAlibi && kBiasDistances == 0;
+
+// Rows of a tile are (token, head of the group), heads fastest: row r of a sequence is head r %
+// kGroup of token r / kGroup.
+constexpr int kFewRows = 16;      // of a tile whose chunks may be dealt to many blocks
+constexpr int kFewRowsMost = 32;  // of a sequence in such tiles
+// Wide values are cut into columns for two warps.
+constexpr int kColumnSplit = kDv > 128 ? 2 : 1;
+constexpr int kManyRows = 16 * kWarps / kColumnSplit;  // of a tile that a block walks alone
+
+DEVICE constexpr int DivideUp(int a, int b) { return (a + b - 1) / b; }
+
+// Rows of 16-bit elements in shared memory, padded to whole tensor-core steps, in 16-byte units,
+// laid so that eight rows' units lie in different banks.
+template <int kElements>
+struct SharedRows {
+  static constexpr int kUnits = DivideUp(kElements, 16) * 2;
+  static constexpr bool kSwizzled = kUnits % 8 == 0;
+  static constexpr int kRowBytes = kSwizzled ? kUnits * 16 : (kUnits | 1) * 16;
+  static DEVICE int Offset(int row, int unit) {
+    return row * kRowBytes + (kSwizzled ? unit ^ (row & 7) : unit) * 16;
+  }
+};
+using KeyRows = SharedRows<kD>;
+using ValueRows = SharedRows<kDv>;
+using WeightRows = SharedRows<kStepTokens>;  // p
+
+// Operands of the attention entry, in this order.
+struct AttentionOperands {
+  const Element* q;      // [T, kHq, kD]
+  const Element* layer;  // pages of [kHkv, kPageTokens, kD], then [kHkv, kPageTokens, kDv]
+  const float* bias;     // [kHq, kBiasDistances]
+  const float* sinks;    // [kHq]
+  const uint32_t* tree;  // [T, kTreeWords]
+  Element* y;            // [T, kHq, kDv]
+  const int* pages;      // of the step
+  uint8_t* plan;
+};
+
+// ---- the work list, written once a step by attention_plan.cuh
+
+struct alignas(16) Tile {
+  int first_row;  // the step's row of the sequence's first token
+  int tokens;     // of the sequence in this step
+  int context;
+  int pages_begin;
+  int row, rows;             // [row, row + rows) of the sequence's tokens * kGroup
+  int step_begin, step_end;  // of kStepTokens tokens, that some row sees; empty where none does
+  int unit;                  // few rows: chunks of tiles before this one, a KV head
+  int padding[3];
+  DEVICE int chunk_begin() const { return step_begin * kStepTokens / kChunkTokens; }
+  // At least one: a tile that sees nothing has rows to write, too.
+  DEVICE int chunks() const {
+    const int count = DivideUp(step_end * kStepTokens, kChunkTokens) - chunk_begin();
+    return count > 1 ? count : 1;
+  }
+};
+
+// The plan's memory: this, then by byte offset Tile [few_tiles], Tile [many_tiles], int [blocks]
+// (the tile of a block's first unit), uint32 [few_tiles][kHkv] arrivals, Partial [units].
+//
+// A unit is a chunk of a tile of few rows for one KV head, in order of tile, head, chunk. Block b
+// of n takes the units from BlockBegin(b) to BlockBegin(b + 1).
+struct alignas(16) PlanHeader {
+  int few_tiles, many_tiles;
+  int units;
+  int many_at, blocks_at, arrivals_at;  // in units of 16 bytes
+  int64_t partials_at;                  // bytes
+};
+static_assert(sizeof(Tile) == 48 && sizeof(PlanHeader) == 32);
+
+// A chunk's sums, or those of a pair's first chunks folded.
+struct Partial {
+  static constexpr int kColumns = DivideUp(kDv, 16) * 16;
+  float o[kFewRows][kColumns];
+  float statistics[kFewRows][4];  // m, l
+};
+
+DEVICE int BlockBegin(int block, int blocks, int units) {
+  return static_cast<int>(int64_t{block} * units / blocks);
+}
+DEVICE int BlockOf(int unit, int blocks, int units) {
+  return static_cast<int>((int64_t{unit + 1} * blocks - 1) / units);
+}
+
+// ---- scores
+
+// One row of a tile, as scores need it.
+struct RowInfo {
+  int position;   // of the row's token in its sequence
+  int last;       // position of the last token that it may see
+  int own_begin;  // position of the sequence's first row of this step
+  int q_head;
+  int tree_at;  // of its words
+
+  DEVICE void Load(const AttentionOperands& operands, const Tile& tile, int head, int row) {
+    const int in_sequence = tile.row + (row < tile.rows ? row : tile.rows - 1);
+    const int token = in_sequence / kGroup;
+    q_head = head * kGroup + in_sequence % kGroup;
+    own_begin = tile.context - tile.tokens;
+    position = own_begin + token;
+    last = kCausal ? position : tile.context - 1;
+    if constexpr (kTreeWords > 0) tree_at = (tile.first_row + token) * kTreeWords;
+  }
+
+  DEVICE bool Sees(const AttentionOperands& operands, int token) const {
+    if (token > last) return false;
+    if (kWindow > 0 && position - token >= kWindow) return false;
+    if constexpr (kTreeWords > 0) {
+      const int own = token - own_begin;
+      if (own >= 0 && own < 32 * kTreeWords) {
+        return operands.tree[tree_at + own / 32] >> (own % 32) & 1;
+      }
+    }
+    return true;
+  }
+
+  // The score in base 2, of a product q . k. Not called where kPlain: there the scale is part of
+  // the exponential's argument.
+  DEVICE float Transform(const AttentionOperands& operands, float product, int token) const {
+    float score;
+    if constexpr (kCap > 0) {
+      // cap * tanh(x): 1 - 2 / (e^2x + 1)
+      const float power =
+          Exp2(Mul(product, static_cast<float>(2 * kLog2E * kScale / (kCap > 0 ? kCap : 1))));
+      const float tanh = Fma(-2.0f, Reciprocal(Add(power, 1.0f)), 1.0f);
+      score = Mul(tanh, static_cast<float>(kCap * kLog2E));
+    } else {
+      score = Mul(product, static_cast<float>(kScale * kLog2E));
+    }
+    if constexpr (kAlibi)
+      score = Fma(kAlibiSlopes[q_head], static_cast<float>(token - position), score);
+    if constexpr (kBiasDistances > 0) {
+      constexpr int kZero = kCausal ? 0 : kBiasDistances / 2;
+      const int distance = position - token + kZero;
+      const int at = distance < 0 ? 0 : distance < kBiasDistances ? distance : kBiasDistances - 1;
+      score = Fma(operands.bias[q_head * kBiasDistances + at], static_cast<float>(kLog2E), score);
+    }
+    return score;
+  }
+};
+constexpr float kSoftmaxScale = kPlain ? static_cast<float>(kScale * kLog2E) : 1.0f;
+
+// Scores of two neighbouring tokens of one row, masked where the step is not all visible.
+DEVICE void FinishScores(const AttentionOperands& operands, float& first, float& second,
+                         const RowInfo& row, int token, bool masked) {
+  if constexpr (!kPlain) {
+    first = row.Transform(operands, first, token);
+    second = row.Transform(operands, second, token + 1);
+  }
+  if (masked) {
+    const float nothing = FromBits(0xff800000u);
+    if (!row.Sees(operands, token)) first = nothing;
+    if (!row.Sees(operands, token + 1)) second = nothing;
+  }
+}
+
+// The steps that all rows of a tile see whole, so that nothing needs masking.
+struct WholeSteps {
+  int begin = 0, end;
+
+  DEVICE explicit WholeSteps(const Tile& tile) {
+    const int own_begin = tile.context - tile.tokens;
+    int seen = tile.context;
+    if constexpr (kCausal) seen = own_begin + tile.row / kGroup + 1;
+    if constexpr (kTreeWords > 0) seen = own_begin;
+    end = seen > 0 ? seen / kStepTokens : 0;
+    if constexpr (kWindow > 0) {
+      const int first = own_begin + (tile.row + tile.rows - 1) / kGroup - kWindow + 1;
+      begin = first > 0 ? DivideUp(first, kStepTokens) : 0;
+    }
+  }
+};
+
+// ---- sums of a row
+
+// The maximum that a step's largest score raises m to.
+DEVICE float RaiseMaximum(float m, float largest) {
+  return Max(m, Ceiling(Mul(largest, kSoftmaxScale)));
+}
+DEVICE float Weight(float score, float m) { return Exp2(Fma(score, kSoftmaxScale, -m)); }
+
+// What folding sums with maximum `more_m` into those with `m` multiplies each with.
+struct FoldScales {
+  float own, more;
+  // Raises m.
+  DEVICE FoldScales(float& m, float more_m) {
+    const float top = Max(m, more_m);
+    own = PowerOfTwo(Add(m, -top));
+    more = PowerOfTwo(Add(more_m, -top));
+    m = top;
+  }
+  DEVICE float Fold(float x, float more_x) const { return Fma(x, own, Mul(more_x, more)); }
+};
+
+// What o is multiplied with last, and with the sink of q head `head` folded.
+DEVICE float FinalScale(const AttentionOperands& operands, int head, float m, float l) {
+  float scale = 1;
+  if constexpr (kSinks) {
+    const float sink = Mul(operands.sinks[head], static_cast<float>(kLog2E));
+    const float sink_m = Ceiling(sink);
+    const FoldScales scales(m, sink_m);
+    l = scales.Fold(l, Exp2(Add(sink, -sink_m)));
+    scale = scales.own;
+  }
+  return l > 0 ? Mul(scale, Reciprocal(l)) : 0.0f;
+}
+
+// y of row `row` of a tile.
+DEVICE Element* OutputRow(const AttentionOperands& operands, const Tile& tile, int head, int row) {
+  const int in_sequence = tile.row + row;
+  const int64_t token = tile.first_row + in_sequence / kGroup;
+  return operands.y + (token * kHq + head * kGroup + in_sequence % kGroup) * kDv;
+}
+DEVICE int QueryHead(const Tile& tile, int head, int row) {
+  return head * kGroup + (tile.row + row) % kGroup;
+}
+
+#endif  // QUIRE_ATTENTION_CUH_

@@ -1,0 +1,380 @@
+// The attention entry: tiles of few rows, whose warps share a step's tokens and then the columns
+// of its values, and tiles of many rows, whose warps have 16 rows each.
+//
+// Block:   kWarps warps walk their share of the work (attention_feed.cuh) through one ring.
+// Few:     warp w scores tokens 16 w .. 16 w + 15 of a step for all rows; largest scores, then p,
+//          pass through shared memory; it sums columns 16 (w + 4 i) of the values.
+// Many:    warp w scores all tokens of a step for its 16 rows, and sums them for its columns: all,
+//          or half of them where two warps share rows (kColumnSplit).
+// Merge:   a block that has a pair's first chunks folds them; what has other chunks of the pair in
+//          other blocks goes to memory (Partial), a chunk each, and the block that arrives last
+//          folds them in order. Nobody waits.
+#ifndef QUIRE_ATTENTION_BODY_CUH_
+#define QUIRE_ATTENTION_BODY_CUH_
+
+#include "attention_feed.cuh"
+
+constexpr int kSteps16 = DivideUp(kD, 16);       // tensor-core steps of a score
+constexpr int kColumnTiles = DivideUp(kDv, 16);  // of 16 columns
+constexpr int kChunkSteps = kChunkTokens / kStepTokens;
+
+DEVICE constexpr uint32_t Ones() {
+  return sizeof(Element) == 2 && kIsBf16 ? 0x3f803f80u : 0x3c003c00u;
+}
+
+// Sums of rows lane / 4 and lane / 4 + 8, kTiles tiles of 8 columns, as the tensor core has them.
+template <int kTiles>
+struct RowSums {
+  float m[2], l[4], o[kTiles][4];
+
+  DEVICE void Clear() {
+    m[0] = m[1] = kLowest;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) l[i] = 0;
+#pragma unroll
+    for (int i = 0; i < kTiles * 4; ++i) o[i / 4][i % 4] = 0;
+  }
+  DEVICE void Raise(const float (&largest)[2]) {
+    float scale[2];
+    bool changes = false;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const float raised = RaiseMaximum(m[row], largest[row]);
+      changes |= raised != m[row];
+      scale[row] = PowerOfTwo(Add(m[row], -raised));
+      m[row] = raised;
+    }
+    if (!AnyLane(changes)) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) l[i] = Mul(l[i], scale[i / 2]);
+#pragma unroll
+    for (int i = 0; i < kTiles * 4; ++i) {
+      o[i / 4][i % 4] = Mul(o[i / 4][i % 4], scale[i % 4 / 2]);
+    }
+  }
+  DEVICE void Fold(const RowSums& more) {
+    const FoldScales scales[2] = {FoldScales(m[0], more.m[0]), FoldScales(m[1], more.m[1])};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) l[i] = scales[i / 2].Fold(l[i], more.l[i]);
+#pragma unroll
+    for (int i = 0; i < kTiles * 4; ++i) {
+      o[i / 4][i % 4] = scales[i % 4 / 2].Fold(o[i / 4][i % 4], more.o[i / 4][i % 4]);
+    }
+  }
+};
+
+// Largest of a step's scores for rows lane / 4 and lane / 4 + 8, over the tokens of this warp.
+template <int kTiles>
+DEVICE void Largest(const float (&s)[kTiles][4], float (&largest)[2]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float x = Max(s[0][2 * row], s[0][2 * row + 1]);
+#pragma unroll
+    for (int i = 1; i < kTiles; ++i) x = Max(x, Max(s[i][2 * row], s[i][2 * row + 1]));
+    x = Max(x, ShuffleXor(x, 1));
+    largest[row] = Max(x, ShuffleXor(x, 2));
+  }
+}
+
+struct Attention {
+  const AttentionOperands& operands;
+  uint8_t* const shared;
+  Feed feed;
+  int warp, lane;
+
+  // Where this lane's matrices begin: of rows and units in order, and of transposed values.
+  template <typename Rows>
+  DEVICE uint32_t InOrder(uint32_t base, int row, int unit) const {
+    return base + Rows::Offset(row + lane % 16, unit + lane / 16);
+  }
+  DEVICE uint32_t Transposed(uint32_t values, int token, int column_tile) const {
+    return values +
+           ValueRows::Offset(token + lane % 8 + lane / 16 * 8, 2 * column_tile + lane / 8 % 2);
+  }
+  // Scores of 16 tokens from `token` of the stage.
+  DEVICE void Score(float (&low)[4], float (&high)[4], const uint32_t (&q)[4], uint32_t keys,
+                    int token, int k) const {
+    uint32_t words[4];
+    LoadMatrices(words, InOrder<KeyRows>(keys, token, 2 * k));
+    Mma<Element>(low, q, words[0], words[2]);
+    Mma<Element>(high, q, words[1], words[3]);
+  }
+  DEVICE void LoadRows(RowInfo (&rows)[2], const Segment& segment, int row) const {
+    rows[0].Load(operands, segment.tile(operands.plan), segment.head, row + lane / 4);
+    rows[1].Load(operands, segment.tile(operands.plan), segment.head, row + lane / 4 + 8);
+  }
+  template <int kTiles>
+  DEVICE void FinishAll(float (&s)[kTiles][4], const RowInfo (&rows)[2], WholeSteps whole, int step,
+                        int token) const {
+    const bool masked = step < whole.begin || step >= whole.end;
+    if (kPlain && !masked) return;
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const int at = token + 8 * i + lane % 4 * 2;
+      FinishScores(operands, s[i][0], s[i][1], rows[0], at, masked);
+      FinishScores(operands, s[i][2], s[i][3], rows[1], at, masked);
+    }
+  }
+  template <int kTiles>
+  DEVICE void Write(const RowSums<kTiles>& sums, const Segment& segment, int first_row,
+                    int first_tile, int tile_stride) const {
+    const Tile& tile = segment.tile(operands.plan);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + lane / 4 + 8 * half;
+      if (row >= tile.rows) continue;
+      const float scale =
+          FinalScale(operands, QueryHead(tile, segment.head, row), sums.m[half], sums.l[2 * half]);
+      Element* y = OutputRow(operands, tile, segment.head, row);
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        const int column = (first_tile + i / 2 * tile_stride) * 16 + i % 2 * 8 + lane % 4 * 2;
+        if (column < kDv) {
+          *reinterpret_cast<uint32_t*>(y + column) =
+              Pack<Element>(Mul(sums.o[i][2 * half], scale), Mul(sums.o[i][2 * half + 1], scale));
+        }
+      }
+    }
+  }
+
+  DEVICE void Many(const Segment& segment) {
+    constexpr int kOwnTiles = DivideUp(kColumnTiles, kColumnSplit);
+    const int first_row = warp / kColumnSplit * 16, first_tile = warp % kColumnSplit * kOwnTiles;
+    SyncBlock();
+    LoadQuery<kManyRows>(operands, segment, shared);
+    const WholeSteps whole(segment.tile(operands.plan));
+    RowInfo rows[2];
+    LoadRows(rows, segment, first_row);
+    RowSums<2 * kOwnTiles> total, chunk;
+    total.Clear();
+    chunk.Clear();
+#pragma unroll 1
+    for (int step = segment.step_begin; step < segment.step_end; ++step) {
+      const uint32_t keys = feed.Next(), values = keys + kKeyBytes;
+      float s[kStepTokens / 8][4] = {};
+#pragma unroll 2
+      for (int k = 0; k < kSteps16; ++k) {
+        uint32_t q[4];
+        LoadMatrices(q, InOrder<KeyRows>(SharedAddress(shared), first_row, 2 * k));
+#pragma unroll
+        for (int i = 0; i < kStepTokens / 16; ++i)
+          Score(s[2 * i], s[2 * i + 1], q, keys, 16 * i, k);
+      }
+      FinishAll(s, rows, whole, step, step * kStepTokens);
+      float largest[2];
+      Largest(s, largest);
+      chunk.Raise(largest);
+#pragma unroll
+      for (int i = 0; i < kStepTokens / 16; ++i) {
+        uint32_t p[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float* pair = &s[2 * i + j / 2][j % 2 * 2];
+          p[j] = Pack<Element>(Weight(pair[0], chunk.m[j % 2]), Weight(pair[1], chunk.m[j % 2]));
+        }
+        Mma<Element>(chunk.l, p, Ones(), Ones());
+#pragma unroll
+        for (int c = 0; c < kOwnTiles; ++c) {
+          if (kColumnTiles % kColumnSplit != 0 && first_tile + c >= kColumnTiles) continue;
+          uint32_t v[4];
+          LoadMatricesTransposed(v, Transposed(values, 16 * i, first_tile + c));
+          Mma<Element>(chunk.o[2 * c], p, v[0], v[2]);
+          Mma<Element>(chunk.o[2 * c + 1], p, v[1], v[3]);
+        }
+      }
+      if ((step + 1) % kChunkSteps == 0 || step + 1 == segment.step_end) {
+        total.Fold(chunk);
+        chunk.Clear();
+      }
+    }
+    Write(total, segment, first_row, first_tile, 1);
+  }
+
+  static constexpr int kFewTiles = DivideUp(kColumnTiles, kWarps);
+  using FewSums = RowSums<2 * kFewTiles>;
+
+  DEVICE Partial* PartialOf(int unit) const {
+    const auto* header = reinterpret_cast<const PlanHeader*>(operands.plan);
+    return reinterpret_cast<Partial*>(operands.plan + header->partials_at) + unit;
+  }
+  DEVICE void Publish(const FewSums& sums, int unit) const {
+    Partial* partial = PartialOf(unit);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = lane / 4 + 8 * half;
+#pragma unroll
+      for (int i = 0; i < 2 * kFewTiles; ++i) {
+        const int tile = warp + i / 2 * kWarps;
+        if (kColumnTiles % kWarps != 0 && tile >= kColumnTiles) continue;
+        float* to = &partial->o[row][tile * 16 + i % 2 * 8 + lane % 4 * 2];
+        to[0] = sums.o[i][2 * half];
+        to[1] = sums.o[i][2 * half + 1];
+      }
+      if (warp == 0 && lane % 4 == 0) {
+        partial->statistics[row][0] = sums.m[half];
+        partial->statistics[row][1] = sums.l[2 * half];
+      }
+    }
+  }
+
+  DEVICE void Few(const Segment& segment) {
+    uint8_t* weights = shared + kFewWeightsAt;
+    float* all_largest = reinterpret_cast<float*>(shared + kFewLargestAt);
+    SyncBlock();
+    LoadQuery<kFewRows>(operands, segment, shared);
+    const WholeSteps whole(segment.tile(operands.plan));
+    RowInfo rows[2];
+    LoadRows(rows, segment, 0);
+    constexpr bool kKeepsQuery = kSteps16 <= 8;
+    uint32_t q[kKeepsQuery ? kSteps16 : 1][4];
+    FewSums total, chunk;
+    total.Clear();
+    chunk.Clear();
+    int unit = segment.unit;
+#pragma unroll 1
+    for (int step = segment.step_begin; step < segment.step_end; ++step) {
+      const uint32_t keys = feed.Next(), values = keys + kKeyBytes;
+      if (kKeepsQuery && step == segment.step_begin) {
+#pragma unroll
+        for (int k = 0; k < kSteps16; ++k) {
+          LoadMatrices(q[k], InOrder<KeyRows>(SharedAddress(shared), 0, 2 * k));
+        }
+      }
+      float s[2][4] = {};
+#pragma unroll
+      for (int k = 0; k < kSteps16; ++k) {
+        if (!kKeepsQuery) LoadMatrices(q[0], InOrder<KeyRows>(SharedAddress(shared), 0, 2 * k));
+        Score(s[0], s[1], q[kKeepsQuery ? k : 0], keys, 16 * warp, k);
+      }
+      FinishAll(s, rows, whole, step, step * kStepTokens + 16 * warp);
+      float largest[2];
+      Largest(s, largest);
+      if (lane % 4 == 0) {
+        all_largest[warp * kFewRows + lane / 4] = largest[0];
+        all_largest[warp * kFewRows + lane / 4 + 8] = largest[1];
+      }
+      SyncBlock();
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* of_row = all_largest + lane / 4 + 8 * half;
+        largest[half] = of_row[0];
+#pragma unroll
+        for (int w = 1; w < kWarps; ++w) largest[half] = Max(largest[half], of_row[w * kFewRows]);
+      }
+      chunk.Raise(largest);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int half = i % 2;
+        const float* pair = &s[i / 2][2 * half];
+        *reinterpret_cast<uint32_t*>(
+            weights + WeightRows::Offset(lane / 4 + 8 * half, 2 * warp + i / 2) + lane % 4 * 4) =
+            Pack<Element>(Weight(pair[0], chunk.m[half]), Weight(pair[1], chunk.m[half]));
+      }
+      SyncBlock();
+#pragma unroll
+      for (int i = 0; i < kStepTokens / 16; ++i) {
+        uint32_t p[4];
+        LoadMatrices(p, InOrder<WeightRows>(SharedAddress(weights), 0, 2 * i));
+        Mma<Element>(chunk.l, p, Ones(), Ones());
+#pragma unroll
+        for (int c = 0; c < kFewTiles; ++c) {
+          const int tile = warp + c * kWarps;
+          if (kColumnTiles % kWarps != 0 && tile >= kColumnTiles) continue;
+          uint32_t v[4];
+          LoadMatricesTransposed(v, Transposed(values, 16 * i, tile));
+          Mma<Element>(chunk.o[2 * c], p, v[0], v[2]);
+          Mma<Element>(chunk.o[2 * c + 1], p, v[1], v[3]);
+        }
+      }
+      if ((step + 1) % kChunkSteps == 0 || step + 1 == segment.step_end) {
+        if (segment.first) {
+          total.Fold(chunk);
+        } else {
+          Publish(chunk, unit++);
+        }
+        chunk.Clear();
+      }
+    }
+    if (segment.first && segment.last) {
+      Write(total, segment, 0, warp, kWarps);
+      return;
+    }
+    if (segment.first) Publish(total, segment.unit);
+    Arrive(segment);
+  }
+
+  // The block that has all of a pair's partials behind it folds them.
+  DEVICE void Arrive(const Segment& segment) {
+    const auto* header = reinterpret_cast<const PlanHeader*>(operands.plan);
+    const int chunks = segment.tile(operands.plan).chunks();
+    auto* word = reinterpret_cast<uint32_t*>(shared + kFewWordAt);
+    SyncBlock();
+    if (threadIdx.x == 0) {
+      auto* arrivals =
+          reinterpret_cast<uint32_t*>(operands.plan + int64_t{header->arrivals_at} * 16);
+      const uint32_t units = static_cast<uint32_t>(segment.units);
+      *word = CountArrival(arrivals + segment.pair, units) + units;
+      if (*word == static_cast<uint32_t>(chunks)) arrivals[segment.pair] = 0;
+    }
+    SyncBlock();
+    if (*word == static_cast<uint32_t>(chunks)) Merge(segment, chunks, header->units);
+  }
+
+  DEVICE void Merge(const Segment& segment, int chunks, int units) const {
+    const Tile& tile = segment.tile(operands.plan);
+    const int first = tile.unit * kHkv + segment.head * chunks, last = first + chunks;
+    // The first partial has the chunks that its block had.
+    const int folded = BlockBegin(BlockOf(first, gridDim.x, units) + 1, gridDim.x, units);
+    constexpr int kRowVectors = Partial::kColumns / 4;
+    for (int at = threadIdx.x; at < tile.rows * kRowVectors; at += kThreads) {
+      const int row = at / kRowVectors, column = at % kRowVectors * 4;
+      float m = kLowest, l = 0, o[4] = {};
+      constexpr int kBatch = 4;
+      for (int unit = first; unit < last;) {
+        float statistics[kBatch][4], more[kBatch][4];
+        int at_unit[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          at_unit[i] = unit;
+          if (unit < last) {
+            LoadFromL2(statistics[i], PartialOf(unit)->statistics[row]);
+            LoadFromL2(more[i], PartialOf(unit)->o[row] + column);
+            unit = unit == first ? folded : unit + 1;
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          if (at_unit[i] >= last) continue;
+          const FoldScales scales(m, statistics[i][0]);
+          l = scales.Fold(l, statistics[i][1]);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) o[j] = scales.Fold(o[j], more[i][j]);
+        }
+      }
+      const float scale = FinalScale(operands, QueryHead(tile, segment.head, row), m, l);
+      if (column < kDv) {
+        auto* y =
+            reinterpret_cast<uint32_t*>(OutputRow(operands, tile, segment.head, row) + column);
+        y[0] = Pack<Element>(Mul(o[0], scale), Mul(o[1], scale));
+        y[1] = Pack<Element>(Mul(o[2], scale), Mul(o[3], scale));
+      }
+    }
+  }
+
+  static DEVICE void Run(const AttentionOperands& operands) {
+    WaitForPriorGrid();
+    AllowNextGrid();
+    uint8_t* shared = SharedMemory();
+    Attention attention{operands, shared, Feed{operands, shared}};
+    attention.warp = threadIdx.x / kWarpThreads;
+    attention.lane = threadIdx.x % kWarpThreads;
+    attention.feed.Start();
+    Walk walk;
+    walk.Start(operands.plan);
+    Segment segment;
+    while (walk.NextFew(operands.plan, segment)) attention.Few(segment);
+    while (walk.NextMany(operands.plan, segment)) attention.Many(segment);
+  }
+};
+
+#endif  // QUIRE_ATTENTION_BODY_CUH_

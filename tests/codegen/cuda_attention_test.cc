@@ -1,0 +1,204 @@
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/cuda/attention.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/source.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Device {
+  const char* architecture;
+  CudaLimits limits;
+};
+constexpr Device kAmpere = {"sm_80", {8, 0, 166912, 108}}, kAda = {"sm_89", {8, 9, 101376, 128}},
+                 kHopper = {"sm_90a", {9, 0, 232448, 132}};
+
+AttentionSpec Spec(int64_t hq, int64_t hkv, int64_t d, DType dtype = DType::kBF16,
+                   int64_t page = 16) {
+  AttentionSpec spec;
+  spec.hq = hq, spec.hkv = hkv, spec.d = spec.dv = d;
+  spec.kv = spec.x = dtype;
+  spec.page_tokens = page;
+  spec.scale = 0.125;
+  return spec;
+}
+
+std::unique_ptr<CudaKernel> Make(const AttentionSpec& spec, const CudaLimits& limits) {
+  absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaAttention(spec, limits);
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  return kernel.ok() ? *std::move(kernel) : nullptr;
+}
+
+TEST(CudaAttentionTest, SourceOfASpec) {
+  AttentionSpec spec = Spec(32, 8, 128);
+  spec.sinks = true;
+  const auto kernel = Make(spec, kHopper.limits);
+  ASSERT_EQ(kernel->entries().size(), 2u);
+  EXPECT_EQ(kernel->entries()[0].entry, "attention");
+  EXPECT_EQ(kernel->entries()[0].source,
+            "// attention hq=32 hkv=8 d=128 dv=128 kv=bf16 page=16 mask=causal window=0 "
+            "scale=0.125 cap=0 "
+            "alibi=0 x=bf16 sinks=1\n"
+            "#include \"prelude.cuh\"\n"
+            "using Element = Bf16;\n"
+            "constexpr bool kIsBf16 = true;\n"
+            "constexpr int kHq = 32, kHkv = 8, kD = 128, kDv = 128, kPageTokens = 16;\n"
+            "constexpr bool kCausal = true, kAlibi = false, kSinks = true;\n"
+            "constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;\n"
+            "constexpr double kScale = 0.125, kCap = 0;\n"
+            "__device__ constexpr float kAlibiSlopes[] = {0};\n"
+            "constexpr int kStages = 3, kResident = 2, kSharedBytes = 115200;\n"
+            "#include \"attention_body.cuh\"\n"
+            "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
+            "attention(const Element* q, const Element* layer, const float* sinks, Element* y,\n"
+            "    const int* pages, uint8_t* plan) {\n"
+            "  Attention::Run({q, layer, nullptr, sinks, nullptr, y, pages, plan});\n"
+            "}\n");
+  EXPECT_EQ(kernel->entries()[1].entry, "attention_plan");
+}
+
+// Launches say nothing of the batch but its bucket.
+TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
+  AttentionSpec spec = Spec(32, 8, 128);
+  spec.bias_distances = 128;
+  spec.tree_words = 1;
+  spec.bias_distances = 0;
+  const auto kernel = Make(spec, kHopper.limits);
+  const CudaLaunches step = kernel->Launches(8);
+  ASSERT_EQ(step.launches.size(), 1u);
+  EXPECT_EQ(step.launches[0].grid, 264);
+  EXPECT_EQ(step.workspace_bytes, 0);
+  using Kind = CudaArgument::Kind;
+  const std::vector<CudaArgument>& arguments = step.launches[0].arguments;
+  ASSERT_EQ(arguments.size(), 6u);  // q, layer, tree, y, pages, plan
+  EXPECT_EQ(arguments[3].kind, Kind::kOperand);
+  EXPECT_EQ(arguments[3].value, 3);
+  EXPECT_EQ(arguments[4].kind, Kind::kPages);
+  EXPECT_EQ(arguments[5].kind, Kind::kPlan);
+  const CudaKernel::Preparation preparation = kernel->Prepare(128, 16, 4096);
+  ASSERT_EQ(preparation.launches.size(), 1u);
+  EXPECT_EQ(preparation.launches[0].grid, 1);
+  // 32 + 24 tiles, 264 blocks, 32 x 8 pairs, 2 x 272 x 8 chunks of 16 rows.
+  EXPECT_EQ(preparation.plan_bytes, 32 + (32 + 24) * 48 + 1056 + 1024 + 4352 * 16 * 132 * 4);
+}
+
+TEST(CudaAttentionTest, EveryHeadSizeFitsEveryDevice) {
+  for (const Device& device : {kAmpere, kAda, kHopper}) {
+    for (int64_t d = 8; d <= 256; d += 8) {
+      for (int64_t dv : {d, 8l, 128l, 256l}) {
+        AttentionSpec spec = Spec(71, 1, d);
+        spec.dv = dv;
+        const auto kernel = Make(spec, device.limits);
+        ASSERT_NE(kernel, nullptr);
+        EXPECT_LE(kernel->entries()[0].shared_bytes, device.limits.shared_bytes);
+      }
+    }
+  }
+}
+
+TEST(CudaAttentionTest, RefusesWhatNoKernelComputes) {
+  std::vector<AttentionSpec> specs(7, Spec(8, 2, 64));
+  specs[0].kv = DType::kF32;
+  specs[1].x = DType::kF32;
+  specs[2].d = 264;
+  specs[3].dv = 12;
+  specs[4].hkv = 3;
+  specs[5].page_tokens = int64_t{1} << 40;
+  specs[6].tree_words = 1, specs[6].window = 7;
+  for (const AttentionSpec& spec : specs) {
+    const absl::Status status = MakeCudaAttention(spec, kHopper.limits).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << SpecText(spec);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("allowed: "));
+  }
+  EXPECT_EQ(MakeCudaAttention(Spec(8, 2, 256), {9, 0, 48 * 1024, 60}).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+// ptxas 13.0 can assemble cp.async with a uniform register in its shared address (opcode 0xdae
+// instead of 0xfae), which a GPU refuses where there is a cache policy: places of such in a cubin.
+std::vector<size_t> UniformSharedCopies(const std::string& cubin) {
+  const auto read = [&](size_t at, auto& value) {
+    ASSERT_LE(at + sizeof value, cubin.size());
+    std::memcpy(&value, cubin.data() + at, sizeof value);
+  };
+  std::vector<size_t> places;
+  uint64_t sections = 0;
+  uint16_t entry_bytes = 0, count = 0, names = 0;
+  read(40, sections), read(58, entry_bytes), read(60, count), read(62, names);
+  uint64_t names_at = 0;
+  read(sections + names * entry_bytes + 24u, names_at);
+  for (uint16_t i = 0; i < count; ++i) {
+    const size_t section = sections + size_t{i} * entry_bytes;
+    uint32_t name = 0;
+    uint64_t begin = 0, bytes = 0;
+    read(section, name), read(section + 24, begin), read(section + 32, bytes);
+    if (std::string(cubin.c_str() + names_at + name).rfind(".text.", 0) != 0) continue;
+    for (size_t at = begin; at < begin + bytes; at += 16) {
+      uint16_t word = 0;
+      read(at, word);
+      if ((word & 0xfff) == 0xdae) places.push_back(at);
+    }
+  }
+  return places;
+}
+
+TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  AttentionSpec windowed = Spec(32, 32, 80, DType::kF16, 1), wide = Spec(16, 8, 256),
+                odd = Spec(71, 1, 64), full = Spec(16, 16, 192);
+  windowed.window = 1024, windowed.cap = 50;
+  wide.sinks = true;
+  odd.tree_words = 2, odd.page_tokens = 7;
+  full.dv = 128, full.causal = false, full.bias_distances = 255;
+  struct Case {
+    AttentionSpec spec;
+    Device device;
+  };
+  for (const Case& c :
+       {Case{Spec(32, 8, 128), kAmpere}, Case{Spec(32, 8, 128), kAda},
+        Case{Spec(32, 8, 128), kHopper}, Case{windowed, kHopper}, Case{windowed, kAda},
+        Case{wide, kHopper}, Case{wide, kAmpere}, Case{odd, kHopper}, Case{full, kHopper}}) {
+    const auto kernel = Make(c.spec, c.device.limits);
+    ASSERT_NE(kernel, nullptr);
+    for (const CudaEntry& entry : kernel->entries()) {
+      const absl::StatusOr<CudaBinary> binary = (*nvrtc)->Compile(
+          entry.entry + ".cu", entry.source, c.device.architecture, CudaKernelHeaders());
+      ASSERT_TRUE(binary.ok()) << binary.status();
+      const std::vector<KernelResources> resources = ParseResources(binary->log);
+      ASSERT_EQ(resources.size(), 1u);
+      const std::string what = absl::StrCat(c.device.architecture, " ", entry.source, " registers ",
+                                            resources[0].registers, "\n");
+      EXPECT_EQ(resources[0].name, entry.entry);
+      EXPECT_EQ(resources[0].stack_bytes, 0) << what;
+      EXPECT_EQ(resources[0].spill_store_bytes, 0) << what;
+      EXPECT_THAT(UniformSharedCopies(binary->cubin), ::testing::IsEmpty()) << what;
+    }
+  }
+}
+
+TEST(CudaAttentionTest, AWrongShareOfSharedMemoryDoesNotCompile) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  std::string source = Make(Spec(32, 8, 128), kHopper.limits)->entries()[0].source;
+  const std::string bytes = "kSharedBytes = 115200";
+  ASSERT_THAT(source, HasSubstr(bytes));
+  source.replace(source.find(bytes), bytes.size(), "kSharedBytes = 115199");
+  const absl::StatusOr<CudaBinary> binary =
+      (*nvrtc)->Compile("short.cu", source, "sm_90a", CudaKernelHeaders());
+  ASSERT_FALSE(binary.ok());
+  EXPECT_THAT(std::string(binary.status().message()), HasSubstr("the launch rule's bytes"));
+}
+
+}  // namespace
+}  // namespace quire
