@@ -50,7 +50,7 @@ class Fields {
   }
 
   absl::Status Bool(absl::string_view key, bool* value) {
-    int64_t number;
+    int64_t number = 0;
     QUIRE_RETURN_IF_ERROR(Int(key, 0, 1, &number));
     *value = number != 0;
     return absl::OkStatus();
