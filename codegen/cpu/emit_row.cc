@@ -14,19 +14,6 @@ namespace {
 
 using V = LlvmValue;
 
-constexpr int64_t kMaxRowElements = int64_t{1} << 28;
-
-bool HasLetter(const Type& type) { return type.rank() > 0 && type.extents[0].is_letter(); }
-
-// The extents that a View covers: of a weight all, of a value with rows all but the first.
-std::vector<int64_t> ViewExtents(const Type& type) {
-  std::vector<int64_t> extents;
-  for (size_t i = HasLetter(type) ? 1 : 0; i < type.extents.size(); ++i) {
-    extents.push_back(type.extents[i].value());
-  }
-  return extents;
-}
-
 absl::Status Refuse(const Op& op, absl::string_view what) {
   return absl::UnimplementedError(
       absl::StrCat("cpu: row kernel: %", op.name, ": ", op.def().mnemonic, ": ", what));
@@ -34,62 +21,14 @@ absl::Status Refuse(const Op& op, absl::string_view what) {
 
 }  // namespace
 
-std::vector<int64_t> InnerExtents(const Type& type) { return ViewExtents(type); }
-
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& extents) {
   std::vector<int64_t> strides(extents.size(), 1);
   for (size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
   return strides;
 }
 
-int64_t CountOf(const std::vector<int64_t>& extents) {
-  int64_t count = 1;
-  for (int64_t extent : extents) count *= extent;
-  return count;
-}
-
-absl::Status RowEmitter::Check() const {
-  for (const auto& arg : func_.args()) {
-    for (size_t i = 1; i < arg->type.extents.size(); ++i) {
-      if (arg->type.extents[i].is_letter()) return Refuse(*arg, "a letter after the first extent");
-    }
-  }
-  for (const auto& op : func_.ops()) {
-    const Type& type = op->Is(OpKind::kKvAppend) ? op->operand(0)->type : op->type;
-    if (!HasLetter(type) || type.extents[0].letter() != rows_) {
-      return Refuse(*op, absl::StrCat(type.ToString(), " is not one row of ", std::string(1, rows_),
-                                      " rows"));
-    }
-    for (size_t i = 1; i < type.extents.size(); ++i) {
-      if (type.extents[i].is_letter()) return Refuse(*op, "a letter after the first extent");
-    }
-    const bool joins_rows =
-        (op->Is(OpKind::kConcat) || op->Is(OpKind::kSlice)) && op->Int(AttrKind::kAxis) == 0;
-    if (joins_rows) return Refuse(*op, "axis=0 is the rows");
-    // Row numbers are checked by the caller, who sees arguments alone.
-    const bool looks = op->Is(OpKind::kEmbed) || op->Is(OpKind::kTake);
-    if (looks && !(op->operand(0)->Is(OpKind::kArg) && op->operand(1)->Is(OpKind::kArg))) {
-      return Refuse(*op, "reads rows that are not an argument's, or by such numbers");
-    }
-    if (op->Is(OpKind::kEmbed) && HasLetter(op->operand(0)->type)) {
-      return Refuse(*op, "the table has rows of the step");
-    }
-    // Elements of a row stay in a cache, or at the least in memory.
-    QUIRE_ASSIGN_OR_RETURN(const int64_t count,
-                           Product(absl::MakeConstSpan(type.extents).subspan(1)));
-    if (count > kMaxRowElements) {
-      return Refuse(*op, absl::StrCat(count, " elements a row\n  allowed: ", kMaxRowElements));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<EmittedKernel> RowEmitter::Emit() {
-  if (func_.returns().empty() || !HasLetter(func_.returns()[0]->type)) {
-    return absl::UnimplementedError("cpu: row kernel: no value with rows is returned");
-  }
-  rows_ = func_.returns()[0]->type.extents[0].letter();
-  QUIRE_RETURN_IF_ERROR(Check());
+  rows_ = RowLetter(func_);
   users_ = func_.Users();
   const V begin{"i64", "%row_begin"}, end{"i64", "%row_end"};
   w_.BeginFunction(kMainEntry, {operands_, step_, scratch_, begin, end});
@@ -143,10 +82,11 @@ void RowEmitter::BindArguments() {
   for (const auto& arg : func_.args()) {
     // Block types are read by embed alone, and rows of another letter by take alone.
     const Type& type = arg->type;
-    if (IsBlockType(type.dtype) || (HasLetter(type) && type.extents[0].letter() != rows_)) continue;
-    const std::vector<int64_t> extents = ViewExtents(type);
+    if (IsBlockType(type.dtype) || (HasRowExtent(type) && type.extents[0].letter() != rows_))
+      continue;
+    const std::vector<int64_t> extents = InnerExtents(type);
     View view{pointers_.at(arg.get()), type.dtype, 0, DenseStrides(extents)};
-    if (HasLetter(type)) {
+    if (HasRowExtent(type)) {
       view.base = w_.At(view.base, w_.Mul(row_, I64(RowBytes(type.dtype, CountOf(extents)))));
     }
     views_[arg.get()] = view;
@@ -161,7 +101,7 @@ bool RowEmitter::IsLazy(const Op& op) const {
 }
 
 View RowEmitter::NewPlace(const Op& op) {
-  const std::vector<int64_t> extents = ViewExtents(op.type);
+  const std::vector<int64_t> extents = InnerExtents(op.type);
   View place{{}, DType::kF32, 0, DenseStrides(extents)};
   const int64_t bytes = 4 * CountOf(extents);
   owned_.insert(&op);
@@ -223,7 +163,7 @@ absl::Status RowEmitter::EmitOp(const Op& op) {
 
 void RowEmitter::Reshape(const Op& op) {
   const Op& x = *op.operand(0);
-  const std::vector<int64_t> from = ViewExtents(x.type), to = ViewExtents(op.type);
+  const std::vector<int64_t> from = InnerExtents(x.type), to = InnerExtents(op.type);
   View view = Materialised(x);
   if (view.strides != DenseStrides(from)) {
     View dense = NewPlace(op);
@@ -247,7 +187,7 @@ void RowEmitter::Concat(const Op& op) {
   View part = place;
   const size_t axis = static_cast<size_t>(op.Int(AttrKind::kAxis)) - 1;
   for (const Op* operand : op.operands) {
-    const std::vector<int64_t> extents = ViewExtents(operand->type);
+    const std::vector<int64_t> extents = InnerExtents(operand->type);
     Copy(Materialised(*operand), part, extents);
     part.offset += extents[axis] * part.strides[axis];
   }
@@ -255,7 +195,7 @@ void RowEmitter::Concat(const Op& op) {
 }
 
 void RowEmitter::ExpandHeads(const Op& op) {
-  const std::vector<int64_t> extents = ViewExtents(op.operand(0)->type);
+  const std::vector<int64_t> extents = InnerExtents(op.operand(0)->type);
   const int64_t heads = extents[0], group = op.Int(AttrKind::kGroup);
   View from = Materialised(*op.operand(0));
   const View place = NewPlace(op);
@@ -272,7 +212,7 @@ void RowEmitter::ExpandHeads(const Op& op) {
 absl::Status RowEmitter::Take(const Op& op) {
   const Op& x = *op.operand(0);
   if (!x.Is(OpKind::kArg)) return Refuse(op, "takes rows of a value of the same kernel");
-  const std::vector<int64_t> extents = ViewExtents(op.type);
+  const std::vector<int64_t> extents = InnerExtents(op.type);
   const V number = w_.Load("i32", Address(views_.at(op.operand(1)), {}, I64(0)), 4);
   const V bytes =
       w_.Mul(w_.Convert("sext", number, "i64"), I64(RowBytes(x.type.dtype, CountOf(extents))));
@@ -283,7 +223,7 @@ absl::Status RowEmitter::Take(const Op& op) {
 void RowEmitter::EmitReturns() {
   for (size_t i = 0; i < func_.returns().size(); ++i) {
     const Op& value = *func_.returns()[i];
-    const std::vector<int64_t> extents = ViewExtents(value.type);
+    const std::vector<int64_t> extents = InnerExtents(value.type);
     const View& view = Materialised(value);
     const View output{w_.At(returns_[i], w_.Mul(row_, I64(4 * CountOf(extents)))), DType::kF32, 0,
                       DenseStrides(extents)};
@@ -294,10 +234,7 @@ void RowEmitter::EmitReturns() {
 }
 
 absl::StatusOr<EmittedKernel> EmitRows(const RowSpec& spec) {
-  QUIRE_ASSIGN_OR_RETURN(const Module module, Parse(spec.func, "kernel spec"));
-  if (module.funcs.size() != 1) {
-    return absl::InvalidArgumentError("kernel spec: a row kernel is one function");
-  }
+  QUIRE_ASSIGN_OR_RETURN(const Module module, ParseRowFunc(spec, "cpu"));
   return RowEmitter(*module.funcs[0]).Emit();
 }
 

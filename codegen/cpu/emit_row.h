@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "codegen/cpu/emit.h"
 #include "codegen/cpu/llvm_text.h"
+#include "codegen/row_func.h"
 #include "ir/graph.h"
 
 namespace quire {
@@ -40,7 +41,6 @@ class RowEmitter {
   using Index = std::vector<V>;
 
   // Preparation (emit_row.cc).
-  absl::Status Check() const;
   RowOperands Operands() const;
   void BindArguments();
   absl::Status EmitOp(const Op& op);
@@ -102,11 +102,8 @@ class RowEmitter {
   int64_t scratch_bytes_ = 0;
 };
 
-// Extents of a value but the first.
-std::vector<int64_t> InnerExtents(const Type& type);
 // Strides of row-major elements.
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& extents);
-int64_t CountOf(const std::vector<int64_t>& extents);
 
 }  // namespace quire
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/cpu/emit_math.h"
 #include "codegen/cpu/emit_row.h"
-#include "codegen/cpu/rope.h"
+#include "codegen/rope.h"
 #include "ir/op.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "codegen/cpu/rope.h"
+#include "codegen/rope.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Frequencies of rotary position embedding, as the attributes of a rope op state them.
-#ifndef QUIRE_CODEGEN_CPU_ROPE_H_
-#define QUIRE_CODEGEN_CPU_ROPE_H_
+#ifndef QUIRE_CODEGEN_ROPE_H_
+#define QUIRE_CODEGEN_ROPE_H_
 
 #include <cstdint>
 #include <vector>
@@ -17,4 +17,4 @@ std::vector<double> RopeGrowthExponents(int64_t dims);
 
 }  // namespace quire
 
-#endif  // QUIRE_CODEGEN_CPU_ROPE_H_
+#endif  // QUIRE_CODEGEN_ROPE_H_
