@@ -1,11 +1,10 @@
 #include "codegen/cuda/kernel.h"
 
-#include <type_traits>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/linear.h"
+#include "codegen/cuda/row.h"
 
 namespace quire {
 
@@ -15,8 +14,7 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaKernel(const KernelSpec& spe
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     return MakeCudaAttention(*attention, limits);
   }
-  return absl::UnimplementedError(
-      absl::StrCat("cuda: ", SpecText(spec), "\n  allowed: linear, attention"));
+  return MakeCudaRow(std::get<RowSpec>(spec), limits);
 }
 
 }  // namespace quire

@@ -44,11 +44,25 @@ struct F16 {
   uint16_t bits;
 };
 using F32 = float;
+struct alignas(8) Words2 {
+  uint32_t x, y;
+};
 struct alignas(16) Words4 {
   uint32_t x, y, z, w;
 };
 struct Index {
   unsigned x = 0;
+};
+
+// Global memory that a kernel may touch by LoadGlobal and StoreGlobal.
+struct Memory {
+  const void* begin = nullptr;
+  size_t bytes = 0;
+  enum Use {
+    kReadEarly,  // also before the prior grid is done
+    kRead,
+    kWrite,
+  } use = kRead;
 };
 
 // A count that fibers wait for.
@@ -63,8 +77,9 @@ struct Copy {
 };
 
 struct Fiber {
+  static constexpr size_t kStackBytes = 128 * 1024;
   ucontext_t context;
-  std::vector<char> stack = std::vector<char>(128 * 1024);
+  std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
   int thread = 0;
   bool finished = false, prior_grid_done = false;
   const Counter* waits_for = nullptr;
@@ -89,6 +104,7 @@ struct Block {
   Index block, grid;
   const uint8_t* prior_begin = nullptr;  // what the prior grid writes
   const uint8_t* prior_end = nullptr;
+  const std::vector<Memory>* global = nullptr;
   testing::Random random{uint64_t{0}};
   ucontext_t scheduler;
   Fiber* current = nullptr;
@@ -123,6 +139,7 @@ struct Launch {
   const void* prior_begin = nullptr;  // written by the prior grid
   size_t prior_bytes = 0;
   uint64_t seed = 0;
+  std::vector<Memory> global = {};
 };
 
 inline void RunBlock(const Launch& launch, int index, const std::function<void()>& kernel) {
@@ -138,14 +155,15 @@ inline void RunBlock(const Launch& launch, int index, const std::function<void()
   state.shared_bytes = launch.shared_bytes;
   state.prior_begin = static_cast<const uint8_t*>(launch.prior_begin);
   state.prior_end = state.prior_begin + launch.prior_bytes;
+  state.global = &launch.global;
   state.warps.resize(launch.threads / kWarpThreads);
   for (int i = 0; i < launch.threads; ++i) {
     state.fibers.push_back(std::make_unique<Fiber>());
     Fiber& fiber = *state.fibers.back();
     fiber.thread = i;
     getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.data();
-    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = Fiber::kStackBytes;
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, RunFiber, 0);
   }
@@ -229,6 +247,8 @@ inline float Reciprocal(float x) { return 1 / x; }
 inline float Max(float a, float b) { return std::fmax(a, b); }
 inline float Ceiling(float x) { return std::ceil(x); }
 inline float PowerOfTwo(float x) { return x < -126 ? 0 : std::exp2(x); }
+inline float SquareRoot(float x) { return std::sqrt(x); }
+inline float Round(float x) { return std::nearbyint(x); }
 
 inline float ToFloat(F32 x) { return x; }
 inline float ToFloat(Bf16 x) { return BF16ToF32(x.bits); }
@@ -409,5 +429,7 @@ inline uint32_t Shuffle(uint32_t x, int from) {
 }
 
 }  // namespace quire::emulated
+
+#include "tests/codegen/cuda_emulated_memory.h"
 
 #endif  // QUIRE_TESTS_CODEGEN_CUDA_EMULATOR_H_

@@ -52,6 +52,35 @@ DEVICE float Reciprocal(float x) {
   asm("rcp.rn.f32 %0, %1;" : "=f"(inverse) : "f"(x));
   return inverse;
 }
+DEVICE float SquareRoot(float x) {
+  float root;
+  asm("sqrt.rn.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
+}
+// To the nearest integer, ties to even.
+DEVICE float Round(float x) {
+  float integer;
+  asm("cvt.rni.f32.f32 %0, %1;" : "=f"(integer) : "f"(x));
+  return integer;
+}
+
+// ---- f64, for angles
+
+DEVICE double Mul(double a, double b) {
+  double product;
+  asm("mul.rn.f64 %0, %1, %2;" : "=d"(product) : "d"(a), "d"(b));
+  return product;
+}
+DEVICE double Fma(double a, double b, double c) {
+  double sum;
+  asm("fma.rn.f64 %0, %1, %2, %3;" : "=d"(sum) : "d"(a), "d"(b), "d"(c));
+  return sum;
+}
+DEVICE double Round(double x) {
+  double integer;
+  asm("cvt.rni.f64.f64 %0, %1;" : "=d"(integer) : "d"(x));
+  return integer;
+}
 
 // The larger; of a number and NaN the number.
 DEVICE float Max(float a, float b) {
@@ -124,9 +153,23 @@ DEVICE uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+struct alignas(8) Words2 {
+  uint32_t x, y;
+};
 struct alignas(16) Words4 {
   uint32_t x, y, z, w;
 };
+
+// ---- global memory
+
+template <typename T>
+DEVICE T LoadGlobal(const T* from) {
+  return *from;
+}
+template <typename T>
+DEVICE void StoreGlobal(T* to, T value) {
+  *to = value;
+}
 
 // ---- tensor cores
 

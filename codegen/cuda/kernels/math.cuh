@@ -1,0 +1,107 @@
+// Functions of one f32, of an error below 4 ulp, in one arithmetic for every kernel that needs
+// them: an activation fused into another kernel has the bits of a row kernel's. NaN stays NaN.
+//
+// Nothing here depends on the compiler's fast mathematics: operators on f32 are not used.
+// Polynomials: those of codegen/cpu/emit_math.cc.
+#ifndef QUIRE_MATH_CUH_
+#define QUIRE_MATH_CUH_
+
+#include "prelude.cuh"
+
+DEVICE float Negate(float x) { return FromBits(Bits(x) ^ 0x80000000u); }
+DEVICE float Abs(float x) { return FromBits(Bits(x) & 0x7fffffffu); }
+DEVICE float CopySign(float magnitude, float sign) {
+  return FromBits(Bits(magnitude) | (Bits(sign) & 0x80000000u));
+}
+
+// x log2 e is an integer n and a rest within 1/2, of which the unit for 2^x takes the power; n is
+// added to the exponent. Limits: above, infinity; below, the smallest normal number.
+DEVICE float Exp(float x) {
+  const float kLog2E = 1.4426950216293335f, kRest = 1.925963033500e-8f;
+  float inside = x < -87.33f ? -87.33f : x;
+  inside = inside > 88.73f ? 88.73f : inside;
+  const float n = Round(Mul(inside, kLog2E));
+  const float r = Fma(inside, kRest, Fma(inside, kLog2E, Negate(n)));
+  return FromBits(Bits(Exp2(r)) + (static_cast<uint32_t>(static_cast<int>(n)) << 23));
+}
+
+DEVICE float Sigmoid(float x) { return Reciprocal(Add(1.0f, Exp(Negate(x)))); }
+DEVICE float Silu(float x) { return Mul(x, Sigmoid(x)); }
+DEVICE float Relu(float x) { return x < 0.0f ? 0.0f : x; }
+
+// Small: x + x^3 p(x^2), relative error 4e-9. Otherwise 1 - 2 / (exp(2|x|) + 1).
+DEVICE float Tanh(float x) {
+  const float a = Abs(x), square = Mul(x, x);
+  if (a < 0.625f) {
+    float p = -0.005717036779969931f;
+    p = Fma(p, square, 0.020650578662753105f);
+    p = Fma(p, square, -0.05374349653720856f);
+    p = Fma(p, square, 0.13331490755081177f);
+    p = Fma(p, square, -0.3333328366279602f);
+    return Fma(Mul(p, square), x, x);
+  }
+  const float e = Exp(Add(a, a));
+  return CopySign(Fma(-2.0f, Reciprocal(Add(e, 1.0f)), 1.0f), x);
+}
+
+// |x| < 1: x p(x^2), relative error 1.3e-9. Otherwise 1 - exp(-x^2) r(1 / (1 + |x|/2)), where r is
+// a polynomial for exp(x^2) erfc(x) on [1, 4], absolute error of the result 3e-11; 1 beyond.
+DEVICE float Erf(float x) {
+  const float a = Abs(x), square = Mul(x, x);
+  if (a < 1.0f) {
+    float p = 7.853857823647559e-05f;
+    p = Fma(p, square, -0.0008010192541405559f);
+    p = Fma(p, square, 0.005188327748328447f);
+    p = Fma(p, square, -0.026853810995817184f);
+    p = Fma(p, square, 0.1128358542919159f);
+    p = Fma(p, square, -0.3761262595653534f);
+    p = Fma(p, square, 1.1283791065216064f);
+    return Mul(x, p);
+  }
+  const float t = Reciprocal(Fma(a, 0.5f, 1.0f));
+  float r = 0.006652350537478924f;
+  r = Fma(r, t, -0.2540864050388336f);
+  r = Fma(r, t, 0.6705459952354431f);
+  r = Fma(r, t, -0.09065589308738708f);
+  r = Fma(r, t, 0.4081661105155945f);
+  r = Fma(r, t, 0.25707924365997314f);
+  r = Fma(r, t, 0.0020736430305987597f);
+  const float outer = Fma(Negate(r), Exp(Negate(square)), 1.0f);
+  return CopySign(a > 4.0f ? 1.0f : outer, x);
+}
+
+DEVICE float Gelu(float x) {
+  return Mul(Mul(x, 0.5f), Add(Erf(Mul(x, 0.7071067811865476f)), 1.0f));
+}
+// (1 + tanh(u)) / 2 is sigmoid(2u).
+DEVICE float GeluTanh(float x) {
+  const float u = Fma(Mul(Mul(x, x), x), 0.044715f, x);
+  return Mul(x, Sigmoid(Mul(u, 1.5957691216057308f)));
+}
+DEVICE float GeluQuick(float x) { return Mul(x, Sigmoid(Mul(x, 1.702f))); }
+
+// Cosine and sine of an angle in double precision, absolute error 1.5e-7: the angle less the
+// nearest multiple of pi/2 (in two parts), then Taylor series on [-pi/4, pi/4].
+DEVICE void CosineAndSine(double angle, float& cosine, float& sine) {
+  const double n = Round(Mul(angle, 0.6366197723675814));
+  const float r = static_cast<float>(
+      Fma(-n, 6.123233995736766e-17, Fma(-n, 1.5707963267948966, angle)));
+  const float square = Mul(r, r);
+  float s = 2.755731922398589e-06f;
+  s = Fma(s, square, -1.984126984126984e-04f);
+  s = Fma(s, square, 8.333333333333333e-03f);
+  s = Fma(s, square, -1.666666666666667e-01f);
+  s = Fma(Mul(s, square), r, r);
+  float c = -2.755731922398589e-07f;
+  c = Fma(c, square, 2.480158730158730e-05f);
+  c = Fma(c, square, -1.388888888888889e-03f);
+  c = Fma(c, square, 4.166666666666666e-02f);
+  c = Fma(c, square, -0.5f);
+  c = Fma(c, square, 1.0f);
+  const int quadrant = static_cast<int>(n);
+  const float first = quadrant & 1 ? s : c, second = quadrant & 1 ? c : s;
+  cosine = (quadrant + 1) & 2 ? Negate(first) : first;
+  sine = quadrant & 2 ? Negate(second) : second;
+}
+
+#endif  // QUIRE_MATH_CUH_
