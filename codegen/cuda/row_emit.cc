@@ -214,9 +214,10 @@ void CudaRowEmitter::EmitLast() {
 void CudaRowEmitter::EmitUnits(const std::vector<const RowWalk*>& walks) {
   int64_t count = 0;
   for (const RowWalk* walk : walks) count += walk->units;
-  std::string first = "threadIdx.x / 32", step = absl::StrCat(plan_.row_threads / kWarp);
-  if (plan_.row_threads == kWarp) first = "0";
-  if (plan_.divisible) first = "part", step = "parts";
+  const bool is_warp = plan_.row_threads == kWarp;
+  const absl::string_view first = plan_.divisible ? "part" : is_warp ? "0" : "threadIdx.x / 32";
+  const std::string step =
+      plan_.divisible ? std::string("parts") : absl::StrCat(plan_.row_threads / kWarp);
   const std::string unit = NewName("u");
   Line(absl::StrCat("for (int ", unit, " = ", first, "; ", unit, " < ", count, "; ", unit,
                     " += ", step, ") {"));
