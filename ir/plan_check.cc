@@ -125,13 +125,14 @@ absl::Status CheckSlot(const plan::WeightSlotT& slot, const plan::PlanT& plan,
 }
 
 absl::Status CheckKernel(const plan::KernelT& kernel, absl::Span<const PlanSection> sections) {
-  absl::flat_hash_set<std::string> names;
+  absl::flat_hash_set<absl::string_view> keys;
   for (const auto& binary : kernel.binaries) {
+    // Devices of one architecture may have texts of their own for an entry.
     const std::string name = absl::StrCat(binary->architecture, " ", binary->entry);
     if (binary->architecture.empty() || binary->entry.empty()) {
       return absl::InvalidArgumentError("a binary has no architecture or no entry");
     }
-    if (!names.insert(name).second) {
+    if (!keys.insert(binary->key).second) {
       return absl::InvalidArgumentError(absl::StrCat("binary ", name, " stands twice"));
     }
     if (binary->key.size() != 32 ||

@@ -9,7 +9,7 @@
 //   (3) a weight slot's parts are rows of tensors of its own dtype and trailing extents, and add up
 //   to
 //       its rows; a packed slot's bytes are one section of the file;
-//   (4) a kernel's binaries are sections of the file, one for each architecture and entry;
+//   (4) a kernel's binaries are sections of the file, each of another key;
 //   (5) every operand of a launch exists and is of a kind that may stand there; a buffer is written
 //       before it is read; buffers lie inside the arena for all T >= R >= 1;
 //   (6) a program "step" has arguments among ids i32[T], pos i32[T] and rows i32[R], and one

@@ -81,6 +81,35 @@ absl::StatusOr<std::string> ConfigText(const Checkpoint& checkpoint) {
   return config.config.dump();
 }
 
+// As requested; what is not, as before where the plan has such a target, else by its weights.
+Target WantedTarget(const TargetRequest& request, const plan::PlanT& plan) {
+  Target target = TargetFor(request.name, plan.tensors);
+  for (const auto& before : plan.targets) {
+    if (before->name == request.name) target = TargetOf(*before);
+  }
+  target.activation = request.activation.value_or(target.activation);
+  target.kv_dtype = request.kv_dtype.value_or(target.kv_dtype);
+  target.page_tokens = request.page_tokens.value_or(target.page_tokens);
+  return target;
+}
+
+// Replaces the plan's targets by those requested.
+absl::Status Lower(const Module& module, const std::vector<TargetRequest>& requests,
+                   const CompileOptions& options, AssembledPlan* assembled) {
+  plan::PlanT& plan = *assembled->plan;
+  std::vector<std::unique_ptr<plan::TargetT>> targets;
+  for (const TargetRequest& request : requests) {
+    QUIRE_ASSIGN_OR_RETURN(
+        CompiledTarget compiled,
+        CompileTarget(module, WantedTarget(request, plan), options, plan.tensors));
+    targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
+    for (PassReport& report : compiled.reports) assembled->reports.push_back(std::move(report));
+  }
+  plan.targets = std::move(targets);
+  plan.op_table_hash = OpTableHash();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) {
   AssembledPlan assembled;
   PhaseClock clock(&assembled);
@@ -101,7 +130,6 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   assembled.plan = std::make_unique<plan::PlanT>();
   plan::PlanT& plan = *assembled.plan;
   plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
-  plan.op_table_hash = OpTableHash();
   plan.model = std::make_unique<plan::ModelT>();
   plan.model->name = fs::path(options.model).filename().string();
   if (plan.model->name.empty())
@@ -117,12 +145,9 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   QUIRE_ASSIGN_OR_RETURN(plan.tokenizer, ImportTokenizer(checkpoint));
   clock.Done("tokenizer");
 
-  Target target = options.target;
-  if (options.kv_dtype_auto) target.kv_dtype = TargetFor(target.name, plan.tensors).kv_dtype;
-  QUIRE_ASSIGN_OR_RETURN(CompiledTarget compiled,
-                         CompileTarget(model.module, target, options.compile, plan.tensors));
-  plan.targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
-  assembled.reports = std::move(compiled.reports);
+  const std::vector<TargetRequest> cpu(1);
+  QUIRE_RETURN_IF_ERROR(Lower(model.module, options.targets.empty() ? cpu : options.targets,
+                              options.compile, &assembled));
   clock.Done("compile");
   return assembled;
 }
@@ -134,7 +159,7 @@ absl::StatusOr<std::unique_ptr<plan::PlanT>> ClonePlan(const plan::PlanT& plan) 
   return UnpackPlan({builder.GetBufferPointer(), builder.GetSize()});
 }
 
-// A plan of another build, lowered again from the IR in it.
+// A plan lowered again from the IR in it: one of another build, or for other targets.
 absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
   AssembledPlan assembled;
   PhaseClock clock(&assembled);
@@ -149,7 +174,12 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
     entry->path = RelativeToPlan(path, options.plan_path);
   }
   plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
-  QUIRE_RETURN_IF_ERROR(Relower(plan, options.compile));
+  if (options.targets.empty()) {
+    QUIRE_RETURN_IF_ERROR(Relower(plan, options.compile));
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(const Module module, Parse(plan.ir, "ir"));
+    QUIRE_RETURN_IF_ERROR(Lower(module, options.targets, options.compile, &assembled));
+  }
   clock.Done("compile");
   return assembled;
 }

@@ -3,17 +3,25 @@
 #define QUIRE_TOOLS_ASSEMBLE_PLAN_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "codegen/target.h"
 #include "compiler/compile.h"
+#include "ir/dtype.h"
 #include "ir/plan_generated.h"
 #include "models/model.h"
 
 namespace quire {
+
+// What to lower for; what is not given, TargetFor() chooses from the weights.
+struct TargetRequest {
+  std::string name = "cpu";
+  std::optional<DType> activation, kv_dtype;
+  std::optional<int> page_tokens;
+};
 
 struct AssembleOptions {
   std::string model;        // a directory, a .gguf, a .qir or a .qplan
@@ -22,9 +30,8 @@ struct AssembleOptions {
   std::string plan_path;    // where the plan will be: weight files are named relative to its folder
   ModelOptions model_options;
   CompileOptions compile;
-  // kv_dtype is chosen from the weights when kv_dtype_auto: f32 if they are all f32, otherwise f16.
-  Target target;
-  bool kv_dtype_auto = true;
+  // In the order that they will have. Empty: the CPU; of a plan, what it has.
+  std::vector<TargetRequest> targets;
 };
 
 struct AssembledPlan {

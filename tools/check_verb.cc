@@ -11,6 +11,8 @@
 #include "ir/status.h"
 #include "runtime/device.h"
 #include "runtime/weights.h"
+#include "tools/check_cuda.h"
+#include "tools/checklist.h"
 #include "tools/cli.h"
 #include "tools/session.h"
 #include "tools/summary.h"
@@ -21,25 +23,6 @@ namespace {
 struct Options {
   SessionOptions session;
   bool quiet = false, contents = false;
-};
-
-// Prints one line for each question and keeps the first answer that is a no.
-class Checklist {
- public:
-  explicit Checklist(bool quiet) : quiet_(quiet) {}
-  // Returns whether the answer is yes. `yes` is printed beside it.
-  bool Ask(const char* question, const absl::Status& answer, const std::string& yes) {
-    if (!quiet_) {
-      std::printf("%-8s %s\n", question, answer.ok() ? absl::StrCat("ok: ", yes).c_str() : "no");
-    }
-    first_no_.Update(answer);
-    return answer.ok();
-  }
-  const absl::Status& first_no() const { return first_no_; }
-
- private:
-  const bool quiet_;
-  absl::Status first_no_;
 };
 
 double WeightBytes(const plan::PlanT& plan) {
@@ -68,6 +51,9 @@ absl::Status Check(const Options& options) {
   const plan::PlanT& plan = file->plan();
   absl::StatusOr<const plan::TargetT*> target = file->Target(session.model.device);
   list.Ask("target", target.status(), session.model.device);
+  if (session.model.device == "cuda") {
+    CheckCuda(*file, target.ok() ? *target : nullptr, session, &list);
+  }
   DeviceOptions device_options;
   device_options.threads = session.model.threads;
   absl::StatusOr<std::unique_ptr<Device>> device =

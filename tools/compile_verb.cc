@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -12,19 +13,22 @@
 #include "ir/file.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
+#include "tools/add_binaries.h"
 #include "tools/assemble_plan.h"
 #include "tools/cli.h"
 #include "tools/opt_mode.h"
 #include "tools/pack_weights.h"
 #include "tools/summary.h"
+#include "tools/target_flag.h"
 
 namespace quire {
 namespace {
 
 struct Options {
   AssembleOptions assemble;
-  std::string out, passes, emit, kv_dtype = "auto", weights = "ref", target = "cpu";
-  bool has_passes = false, explain = false, force = false;
+  std::optional<int> page_tokens;
+  std::string out, passes, emit, kv_dtype = "auto", weights = "ref", target;
+  bool has_passes = false, has_target = false, explain = false, force = false;
 };
 
 // "path/to/model/" -> "model.qplan", in the current folder.
@@ -42,15 +46,45 @@ absl::Status RunOpt(const Options& options) {
   opt.file = options.assemble.model;
   opt.passes = options.passes;
   opt.explain = options.explain;
-  opt.target = options.assemble.target;
+  if (!options.assemble.targets.empty()) {
+    const TargetRequest& request = options.assemble.targets[0];
+    if (request.name != opt.target.name) opt.target = TargetFor(request.name, {});
+    opt.target.kv_dtype = request.kv_dtype.value_or(opt.target.kv_dtype);
+    opt.target.page_tokens = request.page_tokens.value_or(opt.target.page_tokens);
+  }
   opt.pipeline = options.assemble.compile.pipeline;
   return RunOptMode(opt, file.text());
 }
 
+absl::Status Write(const Options& options, const std::vector<TargetFlag>& targets,
+                   plan::PlanT* plan) {
+  QUIRE_ASSIGN_OR_RETURN(PlanWriter writer,
+                         PlanWriter::Create(options.out, {.force = options.force}));
+  if (options.weights == "pack") {
+    QUIRE_RETURN_IF_ERROR(PackWeights(FolderOf(options.out), plan, &writer));
+  }
+  for (const TargetFlag& flag : targets) {
+    for (const auto& target : plan->targets) {
+      if (target->name != flag.name) continue;
+      for (const std::string& architecture : flag.architectures) {
+        QUIRE_RETURN_IF_ERROR(AddCudaBinaries(architecture, target.get(), &writer));
+      }
+    }
+  }
+  return writer.Finish(*plan);
+}
+
 absl::Status Compile(Options& options) {
-  if (options.kv_dtype != "auto") {
-    options.assemble.kv_dtype_auto = false;
-    options.assemble.target.kv_dtype = *ParseDType(options.kv_dtype);
+  std::vector<TargetFlag> targets;
+  const bool is_plan = absl::EndsWith(options.assemble.model, ".qplan");
+  if (options.has_target || !is_plan) {
+    QUIRE_ASSIGN_OR_RETURN(targets, ParseTargetFlag(options.has_target ? options.target : "cpu"));
+  }
+  for (const TargetFlag& target : targets) {
+    TargetRequest& request = options.assemble.targets.emplace_back();
+    request.name = target.name;
+    if (options.kv_dtype != "auto") request.kv_dtype = ParseDType(options.kv_dtype);
+    request.page_tokens = options.page_tokens;
   }
   if (options.emit == "ir") return RunOpt(options);
   if (options.has_passes) {
@@ -65,12 +99,7 @@ absl::Status Compile(Options& options) {
   options.assemble.plan_path = options.out;
   QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options.assemble));
   if (options.explain) std::fputs(ExplainText(assembled.reports).c_str(), stderr);
-  const PlanWriteOptions write{.force = options.force};
-  if (options.weights == "pack") {
-    QUIRE_RETURN_IF_ERROR(WritePackedPlan(*assembled.plan, options.out, write));
-  } else {
-    QUIRE_RETURN_IF_ERROR(WritePlan(*assembled.plan, options.out, write));
-  }
+  QUIRE_RETURN_IF_ERROR(Write(options, targets, assembled.plan.get()));
   std::fputs(CompileSummary(assembled, options.out).c_str(), stderr);
   return absl::OkStatus();
 }
@@ -87,10 +116,13 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--weights", options->weights,
                   "ref: name weight files; pack: copy them into the plan")
       ->check(CLI::IsMember({"ref", "pack"}));
-  app->add_option("--target", options->target, "what to lower for")->check(CLI::IsMember({"cpu"}));
+  CLI::Option* target = app->add_option("--target", options->target,
+                                        "what to lower for: cpu, cuda, or both; cuda:sm_90a builds "
+                                        "kernels in (cpu; of a .qplan: what "
+                                        "it has)");
   app->add_option("--kv-dtype", options->kv_dtype, "element type of the KV cache")
       ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
-  app->add_option("--page-tokens", assemble.target.page_tokens, "tokens in one KV page")
+  app->add_option("--page-tokens", options->page_tokens, "tokens in one KV page")
       ->check(CLI::Range(1, 65536));
   app->add_option("--weights-dir", assemble.weights_dir,
                   "of a .qir: directory or .gguf with its weights");
@@ -105,8 +137,9 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--dump-ir", assemble.compile.pipeline.dump_ir_dir,
                   "write the IR after every pass here");
   app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");
-  return [options, passes] {
+  return [options, passes, target] {
     options->has_passes = passes->count() > 0;
+    options->has_target = target->count() > 0;
     const absl::Status status = Compile(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
   };

@@ -15,8 +15,9 @@ namespace quire {
 
 struct DumpOptions {
   std::string target;            // "": the first
+  std::string architecture;      // of CUDA kernels; "": that of the plan's binaries, else sm_90a
   std::string phase = "raised";  // of the IR: raised or lowered
-  std::string emit = "spec";     // of kernels: spec, llvm or asm
+  std::string emit = "spec";     // of kernels: spec; llvm or asm; cuda, ptx or sass
 };
 
 struct Dumped {

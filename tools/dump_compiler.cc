@@ -5,6 +5,7 @@
 #include "compiler/pipeline.h"
 #include "ir/status.h"
 #include "ir/text.h"
+#include "tools/cuda_text.h"
 #include "tools/dump.h"
 #include "tools/kernel_text.h"
 
@@ -47,8 +48,32 @@ absl::StatusOr<Dumped> DumpPasses(const PlanFile& file, const DumpOptions& optio
   return dumped;
 }
 
+namespace {
+
+// "" where any target's kernels will do.
+absl::string_view TargetOfEmit(absl::string_view emit) {
+  if (emit == "spec") return "";
+  return emit == "llvm" || emit == "asm" ? "cpu" : "cuda";
+}
+
+}  // namespace
+
 absl::StatusOr<Dumped> DumpKernels(const PlanFile& file, const DumpOptions& options) {
-  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, options));
+  const absl::string_view wanted = TargetOfEmit(options.emit);
+  DumpOptions with_target = options;
+  if (options.target.empty()) with_target.target = std::string(wanted);
+  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, with_target));
+  if (!wanted.empty() && target->name != wanted) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat("--emit=", options.emit, " is of ",
+                                                            wanted, ", not of ", target->name)),
+                    "fix", absl::StrCat("--target=", wanted));
+  }
+  std::vector<std::vector<CudaEntryText>> cuda;
+  const std::string architecture =
+      options.architecture.empty() ? ShownArchitecture(*target) : options.architecture;
+  if (wanted == "cuda") {
+    QUIRE_ASSIGN_OR_RETURN(cuda, CudaKernelTexts(file, *target, options.emit, architecture));
+  }
   std::vector<int64_t> launches(target->kernels.size());
   for (const auto& program : target->programs) {
     for (const auto& launch : program->launches) ++launches[launch->kernel];
@@ -60,7 +85,18 @@ absl::StatusOr<Dumped> DumpKernels(const PlanFile& file, const DumpOptions& opti
     ordered_json kernel = {{"kernel", i}, {"launches", launches[i]}, {"spec", spec}};
     absl::StrAppend(&dumped.text, i == 0 ? "" : "\n", "// kernel ", i,
                     ", launches in a step: ", launches[i], "\n", spec, "\n");
-    if (options.emit != "spec") {
+    for (const auto& binary : target->kernels[i]->binaries) {
+      kernel["binaries"].push_back({{"architecture", binary->architecture},
+                                    {"entry", binary->entry},
+                                    {"bytes", binary->bytes}});
+    }
+    if (wanted == "cuda") {
+      for (const CudaEntryText& entry : cuda[i]) {
+        absl::StrAppend(&dumped.text, "\n", ResourcesText(entry, architecture), entry.code);
+        kernel["entries"].push_back(ResourcesJson(entry, architecture));
+        kernel["entries"].back()[options.emit] = entry.code;
+      }
+    } else if (wanted == "cpu") {
       QUIRE_ASSIGN_OR_RETURN(const std::string code, KernelText(spec, options.emit));
       absl::StrAppend(&dumped.text, "\n", code);
       kernel[options.emit] = code;

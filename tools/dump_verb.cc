@@ -57,9 +57,13 @@ VerbMain AddDumpVerb(CLI::App* app) {
       ->check(CLI::IsMember({"text", "json"}));
   app->add_option("--phase", options->dump.phase, "of the IR: raised or lowered")
       ->check(CLI::IsMember({"raised", "lowered"}));
-  app->add_option("--emit", options->dump.emit, "of kernels: spec, llvm or asm")
-      ->check(CLI::IsMember({"spec", "llvm", "asm"}));
-  app->add_option("--target", options->dump.target, "of a plan with several (default: the first)");
+  app->add_option("--emit", options->dump.emit,
+                  "of kernels: spec; of the CPU's llvm or asm; of CUDA's cuda, ptx or sass")
+      ->check(CLI::IsMember({"spec", "llvm", "asm", "cuda", "ptx", "sass"}));
+  app->add_option("--target", options->dump.target,
+                  "of a plan with several (default: the first, or the one --emit is of)");
+  app->add_option("--arch", options->dump.architecture,
+                  "of CUDA kernels (default: that of the plan's binaries, else sm_90a)");
   app->add_flag("--ops", options->ops, "the table of ops, as Markdown");
   app->add_flag("--passes-table", options->passes, "the table of passes, as Markdown");
   app->add_flag("--flags-table", options->flags, "the table of flags, as Markdown");

@@ -30,18 +30,16 @@ absl::Status PackSlot(const plan::PlanT& plan, const TensorReader& reader, PlanW
 
 }  // namespace
 
-absl::Status WritePackedPlan(plan::PlanT& plan, const std::string& path,
-                             const PlanWriteOptions& options) {
-  const TensorFiles reader(plan, FolderOf(path), "");
+absl::Status PackWeights(const std::string& folder, plan::PlanT* plan, PlanWriter* writer) {
+  const TensorFiles reader(*plan, folder, "");
   QUIRE_RETURN_IF_ERROR(reader.Open());
-  QUIRE_ASSIGN_OR_RETURN(PlanWriter writer, PlanWriter::Create(path, options));
-  for (const auto& target : plan.targets) {
+  for (const auto& target : plan->targets) {
     for (const auto& slot : target->weights) {
-      QUIRE_RETURN_IF_ERROR(WithPrefix(PackSlot(plan, reader, writer, slot.get()),
+      QUIRE_RETURN_IF_ERROR(WithPrefix(PackSlot(*plan, reader, *writer, slot.get()),
                                        absl::StrCat("packing ", slot->name)));
     }
   }
-  return writer.Finish(plan);
+  return absl::OkStatus();
 }
 
 }  // namespace quire

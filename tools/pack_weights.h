@@ -10,10 +10,9 @@
 
 namespace quire {
 
-// Writes `plan` to `path` with every weight slot packed; reads the weight files that the plan
-// names, one slot at a time. `plan` comes out as written.
-absl::Status WritePackedPlan(plan::PlanT& plan, const std::string& path,
-                             const PlanWriteOptions& options);
+// Packs every weight slot of `plan` into the file that is being written; reads the weight files
+// that the plan names, relative to `folder`, one slot at a time.
+absl::Status PackWeights(const std::string& folder, plan::PlanT* plan, PlanWriter* writer);
 
 }  // namespace quire
 

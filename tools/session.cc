@@ -9,7 +9,8 @@ namespace quire {
 
 void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("plan", options->plan, "the .qplan")->required();
-  app->add_option("--device", options->model.device, "where to run")->check(CLI::IsMember({"cpu"}));
+  app->add_option("--device", options->model.device, "where to run")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app->add_option("--threads", options->model.threads,
                   "default: the cores that this process may use")
       ->check(CLI::Range(1, 1024));

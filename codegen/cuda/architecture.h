@@ -1,9 +1,8 @@
 // The GPU architectures that kernels are built for, by NVRTC's names.
 //
 // A plan's kernels depend on what the device gives (CudaLimits): on a machine with a GPU it is
-// asked, elsewhere this table answers, so that a plan can be built for a GPU that is not here. A
-// binary built for limits other than the device's is not found by it, as the source differs, and
-// the kernel is compiled there.
+// asked, elsewhere this table answers, so that a plan can be built for a GPU that is not here. On a
+// device of other limits a kernel's source may differ; it is compiled there then.
 #ifndef QUIRE_CODEGEN_CUDA_ARCHITECTURE_H_
 #define QUIRE_CODEGEN_CUDA_ARCHITECTURE_H_
 
@@ -19,8 +18,10 @@ namespace quire {
 // "sm_80", "sm_90a", ... in ascending order.
 std::vector<std::string> CudaArchitectures();
 
-// What a device of this architecture gives: the smallest shared memory, and the multiprocessors of
-// the device that most have. INVALID_ARGUMENT, with the list, on a name that is not of it.
+// What the known devices of this architecture give, the most usual one first; they differ in
+// multiprocessors. INVALID_ARGUMENT, with the list, on a name that is not of it.
+absl::StatusOr<std::vector<CudaLimits>> DevicesOfArchitecture(absl::string_view name);
+// The first of them.
 absl::StatusOr<CudaLimits> LimitsOfArchitecture(absl::string_view name);
 
 // The name to compile under for a device of this compute capability: the table's, or else what

@@ -256,6 +256,7 @@ TEST_F(CudaKernelBuilderTest, RacingProcessesBuildTheSame) {
 TEST(CudaArchitectureTest, TableAndNames) {
   EXPECT_EQ(LimitsOfArchitecture("sm_90a")->shared_bytes, 232448);
   EXPECT_EQ(LimitsOfArchitecture("sm_89")->minor, 9);
+  EXPECT_EQ(DevicesOfArchitecture("sm_90a")->at(1).multiprocessors, 114);
   EXPECT_EQ(ArchitectureOf(9, 0), "sm_90a");
   EXPECT_EQ(ArchitectureOf(8, 6), "sm_86");
   EXPECT_EQ(ArchitectureOf(12, 1), "sm_121");

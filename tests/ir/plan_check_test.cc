@@ -134,11 +134,13 @@ TEST(PlanCheckTest, BinariesOfAKernelDiffer) {
   };
   add("sm_90a", 8192, 20);
   add("sm_80", 8192, 20);
+  plan.targets[0]->kernels[1]->binaries.back()->key[0] = 'b';
   EXPECT_TRUE(CheckPlan(plan, sections).ok()) << CheckPlan(plan, sections);
   add("sm_80", 8192, 20);
   EXPECT_THAT(CheckPlan(plan, sections).message(), HasSubstr("binary sm_80 f stands twice"));
   plan.targets[0]->kernels[1]->binaries.pop_back();
   add("sm_89", 4096, 10);
+  plan.targets[0]->kernels[1]->binaries.back()->key[0] = 'c';
   EXPECT_THAT(CheckPlan(plan, sections).message(), HasSubstr("no section of the file"));
 }
 

@@ -46,9 +46,9 @@ absl::StatusOr<Loaded> Load(const std::string& fixture, int page_tokens, int thr
   AssembleOptions options;
   options.model = testing::FixturePath(fixture);
   options.plan_path = file.path();
-  options.target.page_tokens = page_tokens;
-  options.target.kv_dtype = DType::kF32;
-  options.kv_dtype_auto = false;
+  options.targets.resize(1);
+  options.targets[0].page_tokens = page_tokens;
+  options.targets[0].kv_dtype = DType::kF32;
   QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options));
   QUIRE_RETURN_IF_ERROR(WritePlan(*assembled.plan, file.path()));
   QUIRE_ASSIGN_OR_RETURN(PlanFile opened, OpenPlan(file.path()));

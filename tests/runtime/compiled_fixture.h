@@ -22,9 +22,9 @@ class CompiledFixture {
     AssembleOptions options;
     options.model = path;
     options.plan_path = plan_path();
-    options.target.page_tokens = page_tokens;
-    options.target.kv_dtype = DType::kF32;
-    options.kv_dtype_auto = false;
+    options.targets.resize(1);
+    options.targets[0].page_tokens = page_tokens;
+    options.targets[0].kv_dtype = DType::kF32;
     auto assembled = AssemblePlan(options);
     EXPECT_TRUE(assembled.ok()) << assembled.status();
     if (!assembled.ok()) return;

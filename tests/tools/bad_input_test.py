@@ -97,7 +97,7 @@ class PlanTest(QuireTest):
     def test_weights_that_moved(self):
         self.model.rename(self.folder / "elsewhere")
         out, err = self.quire("check", "x.qplan", code=MISMATCH)
-        self.assertRegex(out, r"(?m)^weights +no$")
+        self.assertRegex(out, r"(?m)^weights +no: ")
         self.assertIn("--weights-dir", err)
         self.quire("check", "x.qplan", "--weights-dir=elsewhere")
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Generating text with the demo model from the command line."""
 import json
+import os
 
 import quire_test
-from quire_test import FAILURE, QuireTest, VERIFICATION
+from quire_test import FAILURE, MISMATCH, QuireTest, VERIFICATION
 
 PROMPTS = ("Once upon a time", "The little dog", "One day a girl named")
 
@@ -115,6 +116,17 @@ class CheckTest(QuireTest):
         for question in ("plan", "target", "device", "weights", "memory", "load"):
             self.assertRegex(out, rf"(?m)^{question} +ok: ")
         self.assertEqual(self.quire("check", "story.qplan", "-q"), ("", ""))
+
+
+class JitTest(QuireTest):
+    def test_never_compiles_nothing_and_finds_what_was_compiled(self):
+        self.story()
+        cache = {**os.environ, "QUIRE_CACHE": str(self.folder / "cache")}
+        error = self.error("run", "story.qplan", "--device=cpu", "--ids=1,2", "--jit=never", "-n1", "--output=ids",
+                           code=MISMATCH, env=cache)
+        self.assertIn("fix: --jit=auto", error)
+        for jit in ("auto", "never"):
+            self.quire("run", "story.qplan", "--device=cpu", "--ids=1,2", f"--jit={jit}", "-n1", "--output=ids", env=cache)
 
 
 class VerifyTest(QuireTest):
