@@ -22,6 +22,7 @@ uint64_t Sum(const uint64_t* words, size_t count) {
 }  // namespace
 
 double MeasureReadBandwidth(int threads) {
+  if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::vector<uint64_t> words(size_t{32} << 20, 1);
   std::atomic<uint64_t> total{0};  // used below, so that the sums are not dropped
   const size_t share = words.size() / static_cast<size_t>(threads);

@@ -4,8 +4,8 @@
 
 namespace quire {
 
-// Bytes per second that `threads` threads read from 256 MiB of memory, best of five runs: the
-// second core of small machines comes and goes.
+// Bytes per second that `threads` threads (0: one for each core) read from 256 MiB of memory, best
+// of five runs: the second core of small machines comes and goes.
 double MeasureReadBandwidth(int threads);
 
 }  // namespace quire

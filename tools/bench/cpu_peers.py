@@ -43,7 +43,7 @@ class LlamaCpp:
 
 def measure_quire(quire, plan, threads, prompt, gen):
     out = subprocess.run(
-        [quire, "bench", plan, f"--prompt={prompt}", f"--gen={gen}", "--batch=1", f"--threads={threads}",
+        [quire, "bench", plan, f"--prompt={prompt}", f"--gen={gen}", "--context=1", "--batch=1", f"--threads={threads}",
          "--repeat=1", "--format=json"], check=True, capture_output=True, text=True).stdout
     row = json.loads(out)["results"][0]
     return row["prefill_tokens_per_s"], row["decode_tokens_per_s"], row["decode_bandwidth_share"]
