@@ -20,12 +20,19 @@ struct TargetTraits {
   bool converts_weights = false;
   // Row kernels know the size of a KV page.
   bool rows_know_pages = false;
+  // Linear kernels compute a norm of their rows first, an activation last (codegen/spec.h).
+  bool fuses_norms = false, fuses_activations = false;
 };
 
 // "cpu", "cuda"; of another name: those of the CPU.
 inline TargetTraits TraitsOf(absl::string_view target) {
-  if (target == "cuda") return {WeightLayout::kRows, true, true};
-  return {};
+  TargetTraits traits;
+  if (target == "cuda") {
+    traits.matrix_layout = WeightLayout::kRows;
+    traits.converts_weights = true;
+    traits.rows_know_pages = true;
+  }
+  return traits;
 }
 
 struct Target {
@@ -35,8 +42,7 @@ struct Target {
   DType activation = DType::kF32;
   DType kv_dtype = DType::kF16;
   int page_tokens = 16;
-
-  TargetTraits traits() const { return TraitsOf(name); }
+  TargetTraits traits;  // TraitsOf(name)
 };
 
 }  // namespace quire

@@ -111,6 +111,7 @@ Target TargetFor(absl::string_view name, const TensorTable& tensors) {
   }
   Target target;
   target.name = std::string(name);
+  target.traits = TraitsOf(name);
   if (name == "cuda") {
     target.activation = 2 * of_f16 > elements ? DType::kF16 : DType::kBF16;
     target.kv_dtype = target.activation;
@@ -123,6 +124,7 @@ Target TargetFor(absl::string_view name, const TensorTable& tensors) {
 Target TargetOf(const plan::TargetT& target) {
   Target lowered_for;
   lowered_for.name = target.name;
+  lowered_for.traits = TraitsOf(target.name);
   lowered_for.activation = ParseDType(target.activation).value_or(lowered_for.activation);
   lowered_for.page_tokens = target.page_tokens;
   if (!target.kv_layers.empty()) {

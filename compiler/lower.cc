@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "codegen/spec.h"
 #include "compiler/kv_layers.h"
+#include "compiler/linear_group.h"
 #include "compiler/row_spec.h"
 #include "compiler/row_wise.h"
 #include "compiler/storage_types.h"
@@ -116,35 +117,36 @@ class Lowering {
 
   absl::Status LowerGroup(const Group& group) {
     if (group.empty()) return absl::InternalError("an empty group");
-    switch (group[0]->kind) {
-      case OpKind::kLinear:
-        return LowerLinear(group);
-      case OpKind::kAttention:
-        return LowerAttention(*group[0]);
-      default:
-        return LowerRows(group);
-    }
+    if (group[0]->Is(OpKind::kAttention)) return LowerAttention(*group[0]);
+    const LinearGroup linear = ReadLinearGroup(group);
+    return linear.linear != nullptr ? LowerLinear(linear) : LowerRows(group);
   }
 
-  absl::Status LowerLinear(const Group& group) {
-    const Op& linear = *group[0];
+  absl::Status LowerLinear(const LinearGroup& group) {
+    const Op& linear = *group.linear;
     const Op* weight = linear.operand(1);
+    const Op* x = group.norm != nullptr ? group.norm->operand(0) : linear.operand(0);
     if (linear.type.rank() != 2) {
       return absl::UnimplementedError(
           Describe(linear, absl::StrCat(linear.type.ToString(), " does not have rank 2")));
     }
     LinearSpec spec;
-    spec.n = weight->type.extents[0].value();
+    spec.n = group.result()->type.extents[1].value();
     spec.k = weight->type.extents[1].value();
     spec.weight = weight->type.dtype;
-    if (target_.traits().converts_weights && IsFloat(spec.weight)) {
+    if (target_.traits.converts_weights && IsFloat(spec.weight)) {
       spec.weight = target_.activation;
     }
     spec.bias = linear.num_operands() > 2;
-    spec.x = types_.Of(Storage(linear.operand(0)));
+    spec.residual = group.add != nullptr;
+    spec.layout = slots_.LayoutOf(weight);
+    spec.x = types_.Of(Storage(x));
+    spec.y = types_.Of(group.result());
+    if (group.act != nullptr) spec.act = ActOf(*group.act);
+    spec.gated = group.gated != nullptr;
     plan::LaunchT launch;
-    QUIRE_ASSIGN_OR_RETURN(plan::Operand x, PlaceOf(linear, linear.operand(0)));
-    launch.inputs.push_back(x);
+    QUIRE_ASSIGN_OR_RETURN(plan::Operand x_place, PlaceOf(linear, x));
+    launch.inputs.push_back(x_place);
     for (int i = 1; i < linear.num_operands(); ++i) {
       const Op* parameter = linear.operand(i);
       if (!slots_.Contains(parameter)) {
@@ -153,17 +155,23 @@ class Lowering {
       }
       launch.inputs.push_back(Weight(parameter));
     }
-    spec.layout = slots_.LayoutOf(weight);
-    const Op* result = &linear;
-    if (group.size() > 1 && group[1]->Is(OpKind::kAdd)) {
-      result = group[1];
-      const Op* residual = result->operand(result->operand(0) == &linear ? 1 : 0);
-      QUIRE_ASSIGN_OR_RETURN(plan::Operand place, PlaceOf(*result, residual));
+    if (spec.residual) {
+      QUIRE_ASSIGN_OR_RETURN(plan::Operand place, PlaceOf(*group.add, group.residual()));
       launch.inputs.push_back(place);
-      spec.residual = true;
     }
-    spec.y = types_.Of(result);
-    return Finish(linear, spec, std::move(launch), {result});
+    if (group.norm != nullptr) {
+      const Op& norm = *group.norm;
+      const bool is_rms = norm.Is(OpKind::kRmsNorm);
+      spec.norm.emplace();
+      spec.norm->kind = is_rms ? NormSpec::Kind::kRms : NormSpec::Kind::kLayer;
+      spec.norm->eps = norm.Float(AttrKind::kEps);
+      spec.norm->weight_offset = is_rms ? norm.Float(AttrKind::kWeightOffset) : 0;
+      for (int i = 1; i < norm.num_operands(); ++i) {
+        (i == 1 ? spec.norm->weight : spec.norm->bias) = norm.operand(i)->type.dtype;
+        launch.inputs.push_back(Weight(norm.operand(i)));
+      }
+    }
+    return Finish(linear, spec, std::move(launch), {group.result()});
   }
 
   absl::Status LowerAttention(const Op& op) {
@@ -261,7 +269,7 @@ class Lowering {
 
 absl::StatusOr<plan::TargetT> SelectKernels(const Func& func, const TensorTable& tensors,
                                             const Target& target) {
-  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(func, tensors, target.traits()));
+  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(func, tensors, target.traits));
   QUIRE_ASSIGN_OR_RETURN(KvLayers layers, KvLayers::Create(func));
   return Lowering(func, target, std::move(slots), std::move(layers)).Run();
 }

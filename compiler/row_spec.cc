@@ -207,7 +207,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
     if (read_outside.contains(op) && !op->Is(OpKind::kKvAppend)) outputs.push_back(op);
   }
   if (outputs.empty()) outputs.push_back(computed.front()->operand(0));
-  const bool knows_pages = target.traits().rows_know_pages;
+  const bool knows_pages = target.traits.rows_know_pages;
   QUIRE_ASSIGN_OR_RETURN(RowGroup group,
                          writer.Finish(std::move(outputs), knows_pages ? target.page_tokens : 0));
   if (knows_pages) QUIRE_RETURN_IF_ERROR(CheckWholeLayers(group));

@@ -1,6 +1,7 @@
 // fuse: ops are grouped into the kernels that will run them; ops are re-ordered by group.
 //
-//   - a linear, and an add that alone reads it (its residual), are one group;
+//   - a linear, an add that alone reads it (its residual), and where the target's kernels compute
+//     them a norm before and an activation behind it are one group (compiler/linear_group.h);
 //   - attention is a group, and so is any op that is not row-wise;
 //   - row-wise ops with the same rows, between the same linears and attentions, are one group.
 // A reshape that keeps the rows is the same memory under another type: it belongs to the group of
@@ -9,10 +10,10 @@
 // Every group has a level: what it reads comes from row groups of its own level or from anything
 // below; a row op that reads a linear or attention, or rows of another extent, is one level up.
 // Levels never fall along an edge, so the groups form no cycle, and each row op runs as early as it
-// can together with all others of its level. Legal because grouping changes no value. Declines an
-// add as residual when another op reads the linear too, or the types differ, of the values or of
-// their places in memory. Ops that nobody reads
-// are dropped.
+// can together with all others of its level. Legal because grouping changes no value. A norm that
+// several linears compute is copied for each; ops that nobody reads are dropped.
+// Declines an add as residual when another op reads the linear too, or the types differ, of the
+// values or of their places in memory; norms and activations as compiler/linear_group.h says.
 // Saves a launch and a trip through memory for each value that only its own group reads.
 #include <algorithm>
 #include <map>
@@ -23,14 +24,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/linear_group.h"
 #include "compiler/pass.h"
 #include "compiler/row_wise.h"
-#include "compiler/storage_types.h"
 
 namespace quire {
 namespace {
-
-using UserMap = absl::flat_hash_map<const Op*, std::vector<Op*>>;
 
 // Order in which groups run: by level; row groups before the linears and attentions that may read
 // them; then by rows, or by place in the function.
@@ -49,51 +48,27 @@ char RowsOf(const Op& op) {
   return type.extents[0].letter();
 }
 
-// The add that takes `linear` as an epilogue, or nullptr.
-const Op* ResidualAdd(const Func& func, const Op& linear, const UserMap& users,
-                      const StorageTypes& types) {
-  const auto readers = users.find(&linear);
-  if (readers == users.end() || readers->second.size() != 1 || func.IsReturned(&linear)) {
-    return nullptr;
-  }
-  const Op* add = readers->second[0];
-  if (!add->Is(OpKind::kAdd) || add->operand(0) == add->operand(1)) return nullptr;
-  if (add->operand(0)->type != linear.type || add->operand(1)->type != linear.type) return nullptr;
-  const Op* residual = add->operand(add->operand(0) == &linear ? 1 : 0);
-  if (types.Of(Storage(residual)) != types.Of(add)) return nullptr;
-  return add;
-}
-
 class Grouping {
  public:
-  Grouping(const Func& func, const OpSet& weights, const Target& target)
-      : func_(func), weights_(weights), types_(func, target), users_(func.Users()) {}
+  Grouping(const Func& func, const OpSet& weights, const LinearGroups& linears)
+      : func_(func), weights_(weights), linears_(linears) {}
 
   void Place() {
     for (size_t i = 0; i < func_.ops().size(); ++i) {
       const Op* op = func_.ops()[i].get();
       if (weights_.contains(op)) continue;
-      if (auto it = epilogues_.find(op); it != epilogues_.end()) {
-        // The linear waited for its residual, which may be of a higher level than its input.
-        const Op* linear = it->second;
-        const int level = std::max(LevelFor(*linear, linear), LevelFor(*op, linear));
-        const GroupKey key(level, true, i);
-        keys_[linear] = key;
-        keys_[op] = key;
+      if (const LinearGroup* linear = linears_.Of(op); linear != nullptr) {
+        // All wait for the last: what a residual adds may be of a higher level than the input.
+        if (op == linear->result()) PlaceLinear(*linear, i);
       } else if (Storage(op) != op) {
         auto stored = keys_.find(Storage(op));
         if (stored == keys_.end()) continue;
         const GroupKey key = stored->second;  // the insertion may move what `stored` points to
         keys_[op] = key;
       } else if (IsRowOp(*op)) {
-        keys_[op] = GroupKey(LevelFor(*op, nullptr), false, static_cast<size_t>(RowsOf(*op)));
+        keys_[op] = GroupKey(LevelFor(*op), false, static_cast<size_t>(RowsOf(*op)));
       } else {
-        const Op* add = op->Is(OpKind::kLinear) ? ResidualAdd(func_, *op, users_, types_) : nullptr;
-        if (add != nullptr) {
-          epilogues_[add] = op;
-        } else {
-          keys_[op] = GroupKey(LevelFor(*op, nullptr), true, i);
-        }
+        keys_[op] = GroupKey(LevelFor(*op), true, i);
       }
     }
   }
@@ -110,13 +85,19 @@ class Grouping {
   }
 
  private:
-  // The lowest level at which `op` finds its operands; `inside` is an operand of its own group.
-  int LevelFor(const Op& op, const Op* inside) const {
-    const bool is_row_op = &op != inside && epilogues_.find(&op) == epilogues_.end() && IsRowOp(op);
+  void PlaceLinear(const LinearGroup& group, size_t place) {
+    int level = 0;
+    for (const Op* op : group.ops()) level = std::max(level, LevelFor(*op));
+    for (const Op* op : group.ops()) keys_[op] = GroupKey(level, true, place);
+  }
+
+  // The lowest level at which `op` finds its operands; those of its own linear are not placed yet.
+  int LevelFor(const Op& op) const {
+    const bool is_row_op = linears_.Of(&op) == nullptr && IsRowOp(op);
     int level = 0;
     for (const Op* operand : op.operands) {
       auto it = keys_.find(Storage(operand));
-      if (operand == inside || it == keys_.end()) continue;
+      if (it == keys_.end()) continue;
       const auto& [operand_level, operand_is_alone, rows] = it->second;
       const bool is_next =
           is_row_op && (operand_is_alone || rows != static_cast<size_t>(RowsOf(op)));
@@ -127,10 +108,8 @@ class Grouping {
 
   const Func& func_;
   const OpSet& weights_;
-  const StorageTypes types_;
-  const UserMap users_;
+  const LinearGroups& linears_;
   absl::flat_hash_map<const Op*, GroupKey> keys_;
-  absl::flat_hash_map<const Op*, const Op*> epilogues_;  // add => its linear
 };
 
 // Ops by group, each after the weight expressions that it is the first to read.
@@ -165,7 +144,9 @@ std::vector<const Op*> ByGroup(const Func& func, const OpSet& weights) {
 absl::StatusOr<bool> Fuse(Func& func, const Target& target, Notes& notes) {
   bool changed = func.EraseDead();
   const OpSet weights = WeightExpressionsOf(func);
-  Grouping grouping(func, weights, target);
+  const LinearGroups linears(func, weights, target, notes);
+  changed = changed || linears.has_copied();
+  Grouping grouping(func, weights, linears);
   grouping.Place();
   const absl::flat_hash_map<const Op*, int> groups = grouping.Numbers();
   int count = 0;
