@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "compiler/compile.h"
 #include "compiler/pipeline.h"
+#include "ir/dtype.h"
 #include "ir/status.h"
 #include "ir/text.h"
 #include "tools/cuda_text.h"
@@ -19,6 +20,12 @@ absl::StatusOr<Dumped> DumpIr(const PlanFile& file, const DumpOptions& options) 
     dumped.text = file.plan().ir;
   } else {
     QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, options));
+    // The text computes in f32; what a plan stores between groups is in its buffers.
+    if (!target->activation.empty() && target->activation != DTypeText(DType::kF32)) {
+      absl::StrAppend(&dumped.text, "// ", target->name,
+                      ": values between groups (@) are stored as ", target->activation,
+                      ", those that lead to the result row by row as f32\n");
+    }
     for (const auto& program : target->programs) dumped.text += program->ir;
   }
   dumped.json = {{"phase", options.phase}, {"ir", dumped.text}};

@@ -67,8 +67,9 @@ std::string PlanSummary(const plan::PlanT& plan) {
   for (const auto& target : plan.targets) {
     size_t launches = 0;
     for (const auto& program : target->programs) launches += program->launches.size();
-    absl::StrAppendFormat(&text, "target     %s: %d kernels, %d launches a step\n", target->name,
-                          target->kernels.size(), launches);
+    absl::StrAppendFormat(&text, "target     %s: %d kernels, %d launches a step, values in %s\n",
+                          target->name, target->kernels.size(), launches,
+                          target->activation.empty() ? "f32" : target->activation);
     absl::StrAppendFormat(
         &text, "KV cache   %s a token (%d layers, %s), pages of %d tokens\n",
         BytesText(static_cast<double>(KvBytesPerToken(*target))), target->kv_layers.size(),

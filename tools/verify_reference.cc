@@ -5,6 +5,8 @@
 #include <random>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/spec.h"
 #include "ir/file.h"
@@ -34,31 +36,42 @@ double StorageUnit(DType dtype) {
   }
 }
 
-// The relative error that a launch of this kernel adds.
-double LaunchError(const KernelSpec& spec) {
+// The deviation of rounding to a type.
+double RoundingError(DType dtype) { return StorageUnit(dtype) / std::sqrt(3.0); }
+
+// The relative error that a launch adds, with weights of that type in the checkpoint.
+double LaunchError(const KernelSpec& spec, DType stored) {
   if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
-    const bool blocks = InfoOf(linear->weight).block_elements > 1;
-    return blocks ? std::sqrt(32.0) / (127 * std::sqrt(12.0))
-                  : std::sqrt(static_cast<double>(linear->k)) * kUnit;
+    const double sums = std::sqrt(static_cast<double>(linear->k)) * kUnit;
+    const bool is_block = InfoOf(linear->weight).block_elements > 1;
+    if (linear->x == DType::kF32) {
+      return is_block ? std::sqrt(32.0) / (127 * std::sqrt(12.0)) : sums;
+    }
+    return sums + (is_block || stored != linear->weight ? RoundingError(linear->x) : 0);
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
-    return std::sqrt(2.0 / 3) * StorageUnit(attention->kv);
+    return std::sqrt(2.0 / 3) * StorageUnit(attention->kv) + RoundingError(attention->x);
   }
   return 4 * kUnit;
 }
 
 // The same in the reference's arithmetic, where nothing is stored in another type.
-double ReferenceError(const KernelSpec& spec) {
+double ReferenceError(const KernelSpec& spec, DType) {
   const auto* linear = std::get_if<LinearSpec>(&spec);
   return kDoubleUnit * (linear == nullptr ? 4 : std::sqrt(static_cast<double>(linear->k)));
 }
 
 // The `e` of the header.
-double GreatestError(const plan::TargetT& target, double (*error_of)(const KernelSpec&)) {
+double GreatestError(const plan::TargetT& target, double (*error_of)(const KernelSpec&, DType)) {
   double greatest = 0;
-  for (const auto& kernel : target.kernels) {
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(kernel->spec);
-    if (spec.ok()) greatest = std::max(greatest, error_of(*spec));
+  for (const auto& launch : target.programs[0]->launches) {
+    const absl::StatusOr<KernelSpec> spec = ParseSpec(target.kernels[launch->kernel]->spec);
+    if (!spec.ok()) continue;
+    DType stored = DType::kF32;
+    if (std::holds_alternative<LinearSpec>(*spec)) {
+      stored = *ParseDType(target.weights[launch->inputs[1].index()]->dtype);
+    }
+    greatest = std::max(greatest, error_of(*spec, stored));
   }
   return greatest;
 }
@@ -90,6 +103,65 @@ void Widen(Func* step) {
   for (const auto& op : step->ops()) {
     if (op->type.dtype != DType::kI32) op->type.dtype = DType::kF32;
   }
+}
+
+bool IsActivation(OpKind kind) {
+  for (const OpKind act :
+       {OpKind::kSilu, OpKind::kGelu, OpKind::kRelu, OpKind::kTanh, OpKind::kSigmoid}) {
+    if (kind == act) return true;
+  }
+  return false;
+}
+
+// The name of the weight that stands for the errors of a stored value.
+constexpr absl::string_view kErrorsOf = "errors of ";
+
+// Multiplies each value that a launch of the program stores in 16 bits by errors, the same for
+// every row, and so what linear kernels round on the way: a norm, and what an activation is of.
+// The greatest unit of their types; 0 if there is none.
+double DisturbStored(const plan::ProgramT& program, Func* lowered) {
+  absl::flat_hash_set<std::string> names;
+  double unit = 0;
+  for (const auto& buffer : program.buffers) {
+    const DType dtype = *ParseDType(buffer->dtype);
+    if (dtype == DType::kF32) continue;
+    names.insert(buffer->name);
+    unit = std::max(unit, StorageUnit(dtype));
+  }
+  if (unit == 0) return 0;
+  absl::flat_hash_set<int> linears, with_act;
+  for (const auto& op : lowered->ops()) {
+    if (op->Is(OpKind::kLinear)) linears.insert(op->group);
+    if (IsActivation(op->kind)) with_act.insert(op->group);
+  }
+  std::vector<Op*> stored;
+  for (const auto& op : lowered->ops()) {
+    const bool is_norm = op->Is(OpKind::kRmsNorm) || op->Is(OpKind::kLayerNorm);
+    const bool is_rounded_inside = (is_norm && linears.contains(op->group)) ||
+                                   (op->Is(OpKind::kLinear) && with_act.contains(op->group));
+    if (names.contains(op->name) || is_rounded_inside) stored.push_back(op.get());
+  }
+  for (Op* value : stored) {
+    if (lowered->IsReturned(value)) continue;
+    const auto& ops = lowered->ops();
+    auto after =
+        std::find_if(ops.begin(), ops.end(), [value](const auto& op) { return op.get() == value; });
+    const Op* next = (++after)->get();
+    auto errors = std::make_unique<Op>();
+    errors->kind = OpKind::kWeight;
+    errors->name = absl::StrCat("e.", value->name);
+    errors->Set(AttrKind::kName, AttrValue(absl::StrCat(kErrorsOf, value->name)));
+    errors->type = Type{DType::kF32, {value->type.extents.begin() + 1, value->type.extents.end()}};
+    Op* factor = lowered->Insert(std::move(errors), next);
+    auto product = std::make_unique<Op>();
+    product->kind = OpKind::kMul;
+    product->name = absl::StrCat("d.", value->name);
+    product->type = value->type;
+    Op* disturbed = lowered->Insert(std::move(product), next);
+    lowered->ReplaceUses(value, disturbed);
+    disturbed->operands = {value, factor};
+  }
+  return unit;
 }
 
 // Logits [T, V] of @step on `ids`.
@@ -152,6 +224,16 @@ absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::
   const auto weights = [&](absl::string_view name, const Type&) {
     return ReadTensor(plan, files, name);
   };
+  const auto with_errors = [&](absl::string_view name,
+                               const Type& type) -> absl::StatusOr<reference::Tensor> {
+    if (!absl::StartsWith(name, kErrorsOf)) return ReadTensor(plan, files, name);
+    std::vector<int64_t> extents;
+    for (const Extent& extent : type.extents) extents.push_back(extent.value());
+    QUIRE_ASSIGN_OR_RETURN(reference::Tensor errors, reference::Tensor::Zeros(extents));
+    std::fill(errors.values.begin(), errors.values.end(), 1.0);
+    Disturb(name, kDisturbance, &errors);
+    return errors;
+  };
   const auto disturbed = [&](absl::string_view name,
                              const Type&) -> absl::StatusOr<reference::Tensor> {
     QUIRE_ASSIGN_OR_RETURN(reference::Tensor tensor, ReadTensor(plan, files, name));
@@ -162,13 +244,20 @@ absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::
   QUIRE_ASSIGN_OR_RETURN(reference.logits, Logits(*step, weights, ids));
   Widen(lowered.get());
   QUIRE_ASSIGN_OR_RETURN(const reference::Tensor low, Logits(*lowered, weights, ids));
+  const double stored_unit = DisturbStored(*target.programs[0], lowered.get());
+  reference::Tensor stored = low;
+  if (stored_unit > 0) {
+    QUIRE_ASSIGN_OR_RETURN(stored, Logits(*lowered, with_errors, ids));
+  }
   Widen(step.get());
   QUIRE_ASSIGN_OR_RETURN(const reference::Tensor off, Logits(*step, disturbed, ids));
   const auto V = static_cast<size_t>(reference.logits.last());
   double greatest_gain = 0;
   for (int64_t t = 0; t < reference.logits.extent(0); ++t) {
     const double gain = Distance({off.row(t), V}, {reference.logits.row(t), V}) / kDisturbance;
-    reference.allowed.push_back(3 * gain * GreatestError(target, LaunchError));
+    const double stored_gain = Distance({stored.row(t), V}, {low.row(t), V}) / kDisturbance;
+    reference.allowed.push_back(3 * gain * GreatestError(target, LaunchError) +
+                                3 * stored_gain * stored_unit / std::sqrt(3.0));
     greatest_gain = std::max(greatest_gain, gain);
   }
   reference.lowered_error = WorstDistance(low, reference.logits);

@@ -6,11 +6,19 @@
 // result of each product. A row that comes out off by g d may then be off by 3 g e in the plan,
 // where e is the greatest error that one launch adds. With u the unit of the arithmetic, 2^-24 for
 // a plan and 2^-53 for the reference itself, that is
-//   linear of float weights   sqrt(k) u: k additions, each rounded
+//   linear of float weights   sqrt(k) u: k additions, each rounded; and where activations are
+//                             stored in 16 bits and the checkpoint's weights are of another type
+//                             than the kernel's, 1/sqrt(3) of the unit of that
 //   linear of block weights   sqrt(32) / (127 sqrt(12)): activations are rounded to 1/127 of the
-//                             largest of 32, which is at most sqrt(32) times their mean
-//   attention                 sqrt(2/3) times the unit of the type that stores K and V
+//                             largest of 32, which is at most sqrt(32) times their mean; with
+//                             activations of 16 bits, weights are rounded to that type instead
+//   attention                 sqrt(2/3) times the unit of the type that stores K and V, and
+//                             1/sqrt(3) of that which stores q, to which probabilities are rounded
 //   row kernels               4 u
+// Values that a plan stores in 16 bits between kernels are off by up to the unit of their type,
+// whatever computed them. How the model passes these errors on is measured, too: the lowered
+// program is computed again with all of them off by random relative errors of deviation d, and a
+// row that comes out off by h d may be off by another 3 h / sqrt(3) times the unit.
 #ifndef QUIRE_TOOLS_VERIFY_REFERENCE_H_
 #define QUIRE_TOOLS_VERIFY_REFERENCE_H_
 
