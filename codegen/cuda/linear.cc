@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear_source.h"
 #include "codegen/cuda/tensor_core_model.h"
 #include "ir/status.h"
 
@@ -21,20 +22,61 @@ constexpr int kArrivalBytes = kCudaZeroBytes;
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t PaddedK(int64_t k) { return DivideUp(k, kTensorCoreStep) * kTensorCoreStep; }
 
+int64_t PartBegin(int64_t k, int64_t grain, int64_t part) {
+  return DivideUp(k, grain) * part / kParts * grain;
+}
+// No part ends within a stage.
+bool WholeStages(const LinearSpec& spec) {
+  return CudaLinearGrain(spec.weight) % kStageK == 0 || spec.k % (kParts * kStageK) == 0;
+}
+// A row of a stage of linear_few_blocks.cuh.
+int64_t FewBlocksRowBytes(const LinearSpec& spec) {
+  const int64_t data = RowBytes(spec.weight, 256);
+  bool aligned = RowBytes(spec.weight, spec.k) % 16 == 0 && data % 16 == 0;
+  for (int part = 1; part < kParts; ++part) {
+    aligned &=
+        RowBytes(spec.weight, PartBegin(spec.k, CudaLinearGrain(spec.weight), part)) % 16 == 0;
+  }
+  const int64_t chunks = aligned ? data / 16 : (data + 14 + 15) / 16;
+  return (chunks | 1) * 16;
+}
+
 // Shared memory of the bodies, as the maps in their .cuh files have it; a static_assert there
 // compares.
 int64_t FewSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
-  const int64_t ring =
-      int64_t{config.groups} * kParts * config.stages * kFewTileRows * kStageRowBytes;
-  const int64_t sums = int64_t{config.groups} * kParts * DivideUp(config.rows, 8) * 8 * 20 * 4;
+  const int tile_rows = config.tile_rows;
+  const int64_t stage_bytes =
+      tile_rows * (IsBlockType(spec.weight) ? FewBlocksRowBytes(spec) : kStageRowBytes);
+  const int64_t ring = int64_t{config.groups} * kParts * config.stages * stage_bytes;
+  const int64_t sums =
+      int64_t{config.groups} * kParts * DivideUp(config.rows, 8) * 8 * (tile_rows + 4) * 4;
   return ring + sums + config.rows * (2 * PaddedK(spec.k) + 16) + 16;
 }
 
 int64_t TileStageBytes(int rows) { return int64_t{rows + kTileRows} * kStageRowBytes; }
 
+int64_t WarpgroupSharedBytes(const CudaLinearConfig& config) {
+  constexpr int kBarriers = 3, kConsumers = 2;
+  const int64_t stage = int64_t{config.rows + config.tile_rows} * kStageRowBytes;
+  return config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
+}
+
 int64_t SharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
-  return config.body == CudaLinearConfig::kFew ? FewSharedBytes(spec, config)
-                                               : config.stages * TileStageBytes(config.rows) + 16;
+  switch (config.body) {
+    case CudaLinearConfig::kFew:
+      return FewSharedBytes(spec, config);
+    case CudaLinearConfig::kTile:
+      return config.stages * TileStageBytes(config.rows) + 16;
+    case CudaLinearConfig::kWarpgroup:
+      return WarpgroupSharedBytes(config);
+  }
+  return 0;
+}
+
+int BlockThreads(const CudaLinearConfig& config) {
+  constexpr int kWarpgroupThreads = 128;
+  const int copying = config.body == CudaLinearConfig::kWarpgroup ? 1 : 0;
+  return (config.groups + copying) * kWarpgroupThreads;
 }
 
 // The few-row body for up to `rows`, with the deepest ring that fits; no stages where that is too
@@ -44,11 +86,32 @@ CudaLinearConfig FewConfig(const LinearSpec& spec, int rows, int shared_bytes) {
   constexpr int kGroups = 2, kMostStages = 8;
   // Smaller devices want as many bytes in flight as their shared memory is smaller.
   const int64_t least_flight = int64_t{64} * 1024 * shared_bytes / (227 * 1024);
-  CudaLinearConfig config{CudaLinearConfig::kFew, rows, kGroups, kMostStages};
+  CudaLinearConfig config{CudaLinearConfig::kFew, rows, kGroups, kMostStages, kFewTileRows};
   while (config.stages >= 3 && FewSharedBytes(spec, config) > shared_bytes) --config.stages;
   const int64_t flight =
       int64_t{kGroups} * kParts * (config.stages - 1) * kFewTileRows * kStageRowBytes;
   if (config.stages < 3 || flight < least_flight) config.stages = 0;
+  return config;
+}
+
+// The few-row body of a block-quantised weight: four groups at most, as its arithmetic wants many
+// warps.
+CudaLinearConfig FewBlocksConfig(const LinearSpec& spec, int rows, const CudaLimits& limits) {
+  constexpr int kMostStages = 8;
+  CudaLinearConfig config{CudaLinearConfig::kFew, rows, 4, kMostStages, 16};
+  // Tiles of 16 rows, of 8, fewer groups: until most groups have a tile.
+  const auto idle = [&] {
+    return 4 * DivideUp(spec.n, config.tile_rows) <
+           int64_t{3} * limits.multiprocessors * config.groups;
+  };
+  if (idle()) config.tile_rows = 8;
+  while (config.groups > 1 && idle()) config.groups /= 2;
+  for (; config.groups > 0; config.groups /= 2) {
+    for (config.stages = kMostStages; config.stages >= 3; --config.stages) {
+      if (FewSharedBytes(spec, config) <= limits.shared_bytes) return config;
+    }
+  }
+  config.stages = 0;
   return config;
 }
 
@@ -58,31 +121,22 @@ CudaLinearConfig TileConfig(int rows, int groups, int max_stages, int shared_byt
           static_cast<int>(std::min<int64_t>(max_stages, stages))};
 }
 
-absl::string_view ElementText(DType dtype) {
-  switch (dtype) {
-    case DType::kBF16:
-      return "Bf16";
-    case DType::kF16:
-      return "F16";
-    default:
-      return "F32";
-  }
-}
-
 absl::Status CheckSpec(const LinearSpec& spec) {
   absl::string_view allowed;
-  if (spec.weight != DType::kBF16 && spec.weight != DType::kF16) {
-    allowed = "w=bf16, f16";
-  } else if (spec.x != spec.weight) {
-    allowed = "x of w's type";
+  const bool blocks = IsBlockType(spec.weight);
+  if (spec.x != DType::kBF16 && spec.x != DType::kF16) {
+    allowed = "x=bf16, f16";
+  } else if (spec.x != spec.weight && !blocks) {
+    allowed = "w of x's type or of blocks";
   } else if (!IsFloat(spec.y)) {
     allowed = "y=f32, f16, bf16";
   } else if (spec.layout != WeightLayout::kRows) {
     allowed = "layout=rows";
   } else if (spec.norm.has_value() || spec.act != LinearAct::kNone) {
     allowed = "neither norm nor act";
-  } else if (spec.k < 8 || spec.k % 8 != 0 || spec.k > kMaxK) {
-    allowed = "k a multiple of 8, up to 2^22";
+  } else if (spec.k < 8 || spec.k % 8 != 0 || spec.k > kMaxK ||
+             spec.k % InfoOf(spec.weight).block_elements != 0) {
+    allowed = "k a multiple of 8 and of w's block, up to 2^22";
   } else if (spec.n < 1 || spec.n > kMaxN) {
     allowed = "n up to 2^28";
   } else {
@@ -91,50 +145,48 @@ absl::Status CheckSpec(const LinearSpec& spec) {
   return absl::UnimplementedError(absl::StrCat("cuda: ", SpecText(spec), "\n  allowed: ", allowed));
 }
 
-std::string Source(const LinearSpec& spec, const CudaLinearKernel& kernel) {
-  const CudaLinearConfig& config = kernel.config;
-  const bool few = config.body == CudaLinearConfig::kFew;
-  const std::string body =
-      few ? absl::StrCat("LinearFew<", config.rows, ", ", config.groups, ", ", config.stages, ">")
-          : absl::StrCat("LinearTile<", config.rows, ", ", config.groups, ", ", config.stages, ">");
-  return absl::StrCat(
-      "// ", SpecText(spec), "\n",                                            //
-      "#include \"prelude.cuh\"\n",                                           //
-      "using Element = ", ElementText(spec.weight), ";\n",                    //
-      "using Output = ", ElementText(spec.y), ";\n",                          //
-      "constexpr int kN = ", spec.n, ", kK = ", spec.k, ";\n",                //
-      "constexpr bool kHasBias = ", spec.bias ? "true" : "false",             //
-      ", kHasResidual = ", spec.residual ? "true" : "false", ";\n",           //
-      "constexpr int kSharedBytes = ", kernel.shared_bytes,                   //
-      ", kArrivalBytes = ", kArrivalBytes, ";\n",                             //
-      "#include \"", few ? "linear_few.cuh" : "linear_tile.cuh", "\"\n",      //
-      "using Body = ", body, ";\n",                                           //
-      "static_assert(Body::kThreads == ", kernel.block_threads, ");\n",       //
-      "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n",  //
-      kernel.entry,                                                           //
-      "(const Element* x, const Element* weight, const float* bias,\n",       //
-      "    const Output* residual, Output* y, uint8_t* workspace, int rows, int whole_tiles) {\n",
-      "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles});\n}\n");
+void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
+                       std::vector<CudaLinearConfig>* configs) {
+  if (limits.major == 9 && WholeStages(spec)) {
+    configs->push_back({CudaLinearConfig::kWarpgroup, 128, 2, 6, 128});
+    configs->push_back({CudaLinearConfig::kWarpgroup, 128, 2, 5, 192});
+  } else {
+    configs->push_back(TileConfig(128, 2, 6, limits.shared_bytes));
+  }
 }
 
+// Reads of a block-quantised weight by the body for few rows that take less time than making
+// elements of it and reading those, on an H200.
+constexpr int64_t kMostPasses = 2;
+
+struct Cut {
+  int64_t whole_tiles;
+  int64_t time;  // of the longest block, in stages
+};
+
 // How many of `tiles` to leave whole: those of full rounds, or all, or none, by the time of the
-// longest block. Time is in stages; merging a tile that is cut takes about as long as kMergeStages.
-int64_t WholeTiles(const LinearSpec& spec, int64_t tiles, int multiprocessors) {
-  constexpr int64_t kMergeStages = 6;  // 4 to 7 on an H200
+// longest block. Merging a tile that is cut takes about as long as `merge_stages`, as measured on
+// an H200.
+Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows,
+            int multiprocessors) {
+  const int64_t merge_stages = kernel.config.body == CudaLinearConfig::kTile ? 6
+                               : kernel.config.tile_rows == 128              ? 16
+                                                                             : 32;
+  const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
   const int64_t part_stages = DivideUp(spec.k, kParts * kStageK);
   int64_t best = tiles;
   int64_t best_time = DivideUp(tiles, multiprocessors) * kParts * part_stages;
   for (int64_t whole : {tiles / multiprocessors * multiprocessors, int64_t{0}}) {
     const int64_t cut = tiles - whole;
-    if (cut > kArrivalBytes / 4 || cut > 2 * multiprocessors) continue;
+    if (cut > 2 * multiprocessors) continue;
     const int64_t time = DivideUp(whole, multiprocessors) * kParts * part_stages +
-                         DivideUp(cut * kParts, multiprocessors) * (part_stages + kMergeStages);
+                         DivideUp(cut * kParts, multiprocessors) * (part_stages + merge_stages);
     if (time < best_time) {
       best = whole;
       best_time = time;
     }
   }
-  return best;
+  return {best, best_time};
 }
 
 }  // namespace
@@ -144,6 +196,19 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   QUIRE_RETURN_IF_ERROR(CheckSpec(spec));
   const int shared_bytes = limits.shared_bytes;
   std::vector<CudaLinearConfig> configs;
+  if (IsBlockType(spec.weight)) {
+    for (int rows : {8, 4, 1}) {
+      const CudaLinearConfig config = FewBlocksConfig(spec, rows, limits);
+      if (config.stages == 0) continue;
+      configs.push_back(config);
+      break;
+    }
+    const CudaLinearConfig config = FewBlocksConfig(spec, 16, limits);
+    if (config.stages > 0) configs.push_back(config);
+    configs.push_back(TileConfig(64, 2, 8, shared_bytes));
+    AppendForManyRows(spec, limits, &configs);
+    return configs;
+  }
   // Up to 8 rows, as many as leave room for a deep ring.
   for (int rows : {8, 4, 1}) {
     const CudaLinearConfig config = FewConfig(spec, rows, shared_bytes);
@@ -158,7 +223,7 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   configs.push_back(few_16.stages > 0 && !one_turn ? few_16 : TileConfig(16, 1, 10, shared_bytes));
   configs.push_back(TileConfig(32, 1, 10, shared_bytes));
   configs.push_back(TileConfig(64, 2, 8, shared_bytes));
-  configs.push_back(TileConfig(128, 2, 6, shared_bytes));
+  AppendForManyRows(spec, limits, &configs);
   for (const CudaLinearConfig& config : configs) {
     if (config.stages < 3) {
       return absl::UnimplementedError(
@@ -169,16 +234,15 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
 }
 
 CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearConfig& config) {
-  const bool few = config.body == CudaLinearConfig::kFew;
   CudaLinearKernel kernel;
   kernel.config = config;
-  kernel.entry = absl::StrCat(few ? "linear_few_" : "linear_tile_", config.rows);
-  kernel.block_threads = 32 * 4 * config.groups;
+  kernel.entry =
+      absl::StrCat("linear_", CudaLinearBodyText(config.body), "_",
+                   config.body == CudaLinearConfig::kWarpgroup ? config.tile_rows : config.rows);
+  kernel.block_threads = BlockThreads(config);
   kernel.shared_bytes = static_cast<int>(SharedBytes(spec, config));
-  kernel.max_rows = few                 ? config.rows
-                    : config.rows < 128 ? config.rows
-                                        : std::numeric_limits<int>::max() - 128;
-  kernel.source = Source(spec, kernel);
+  kernel.max_rows = config.rows < 128 ? config.rows : std::numeric_limits<int>::max() - 128;
+  kernel.source = CudaLinearSource(spec, kernel);
   return kernel;
 }
 
@@ -194,17 +258,40 @@ absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec
 }
 
 int64_t CudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows) {
-  return DivideUp(spec.n, kTileRows) * DivideUp(rows, kernel.config.rows);
+  return DivideUp(spec.n, kernel.config.tile_rows) * DivideUp(rows, kernel.config.rows);
+}
+
+size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKernel>& kernels,
+                        int64_t rows, int multiprocessors) {
+  size_t first = 0;
+  while (kernels[first].max_rows < rows) ++first;
+  if (IsBlockType(spec.weight) && kernels[first].config.body != CudaLinearConfig::kFew) {
+    size_t few = 0;
+    while (kernels[few].config.body == CudaLinearConfig::kFew) ++few;
+    if (few > 0 && rows <= kMostPasses * kernels[few - 1].max_rows) return few - 1;
+  }
+  if (kernels[first].config.body != CudaLinearConfig::kWarpgroup) return first;
+  size_t best = first;
+  int64_t best_time = std::numeric_limits<int64_t>::max();
+  for (size_t i = first; i < kernels.size(); ++i) {
+    // A stage of the narrow tile takes longer than its share, by 5% on an H200.
+    const int64_t stage_time = kernels[i].config.tile_rows == 128 ? 140 : 200;
+    const int64_t time = BestCut(spec, kernels[i], rows, multiprocessors).time * stage_time;
+    if (time < best_time) {
+      best = i;
+      best_time = time;
+    }
+  }
+  return best;
 }
 
 CudaLinearLaunch PlanCudaLinear(const LinearSpec& spec, const CudaLinearKernel& kernel,
                                 int64_t rows, int multiprocessors) {
-  if (kernel.config.body == CudaLinearConfig::kTile) {
-    const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
+  if (kernel.config.body != CudaLinearConfig::kFew) {
     return PlanCudaLinearTiles(spec, kernel, rows, multiprocessors,
-                               WholeTiles(spec, tiles, multiprocessors));
+                               BestCut(spec, kernel, rows, multiprocessors).whole_tiles);
   }
-  const int64_t tiles = DivideUp(spec.n, kFewTileRows);
+  const int64_t tiles = DivideUp(spec.n, kernel.config.tile_rows);
   CudaLinearLaunch launch;
   launch.grid =
       static_cast<int>(std::min<int64_t>(multiprocessors, DivideUp(tiles, kernel.config.groups)));
@@ -219,12 +306,13 @@ CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKer
   launch.grid = static_cast<int>(std::min<int64_t>(multiprocessors, whole_tiles + cut * kParts));
   if (cut > 0) {
     launch.workspace_bytes =
-        kArrivalBytes + cut * kParts * kernel.config.rows * kTileRows * int64_t{4};
+        kArrivalBytes + cut * kParts * kernel.config.rows * kernel.config.tile_rows * int64_t{4};
   }
   return launch;
 }
 
-float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k) {
+float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k,
+                    int64_t grain) {
   std::vector<uint16_t> padded;  // both rows, where k ends within a step
   if (k % kTensorCoreStep != 0) {
     padded.resize(static_cast<size_t>(2 * PaddedK(k)));
@@ -233,11 +321,9 @@ float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int6
     x = padded.data();
     weight = padded.data() + PaddedK(k);
   }
-  const int64_t steps = PaddedK(k) / kTensorCoreStep;
   float sum = 0;
   for (int64_t part = 0; part < kParts; ++part) {
-    const int64_t begin = steps * part / kParts * kTensorCoreStep;
-    const int64_t end = steps * (part + 1) / kParts * kTensorCoreStep;
+    const int64_t begin = PartBegin(k, grain, part), end = PartBegin(k, grain, part + 1);
     const float chain = TensorCoreChain(dtype, x + begin, weight + begin, end - begin);
     sum = part == 0 ? chain : sum + chain;
   }

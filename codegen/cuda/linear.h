@@ -5,10 +5,13 @@
 // (codegen/cuda/kernels/linear.cuh has the arithmetic, CudaLinearSum computes it here), so the
 // choice among them is one of speed alone.
 //
+// A block-quantised weight is read as such by the bodies for few rows, which take many rows in
+// turn; the others read what an entry of its own has made of it.
+//
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
-// not have), rows, whole_tiles (i32). x, weight, residual and y begin at multiples of 16 bytes. The
-// workspace is zero before the first launch; launches that follow each other in one stream share
-// one. x may be written by the grid before under programmatic dependent launch; weight and bias
+// not have; x and weight of kWarpgroup: tensor maps), rows, whole_tiles (kFew: the first row)
+// (i32). x, weight, residual and y begin at multiples of 16 bytes. The workspace is as CudaArgument
+// has it. x may be written by the grid before under programmatic dependent launch; weight and bias
 // not.
 #ifndef QUIRE_CODEGEN_CUDA_LINEAR_H_
 #define QUIRE_CODEGEN_CUDA_LINEAR_H_
@@ -27,13 +30,15 @@ namespace quire {
 // A body and its sizes.
 struct CudaLinearConfig {
   enum Body {
-    kFew,   // linear_few.cuh: one pass over the weight, x in shared memory
-    kTile,  // linear_tile.cuh: tiles of 128 weight rows
+    kFew,        // linear_few.cuh: one pass over the weight, x in shared memory
+    kTile,       // linear_tile.cuh: tiles of 128 weight rows
+    kWarpgroup,  // linear_warpgroup.cuh: sm_90a, tiles of 128 rows of x; k a multiple of 256
   };
   Body body = kFew;
-  int rows = 0;    // kFew: the most that x may have; kTile: of x in one tile
+  int rows = 0;    // kFew: the most that x may have; otherwise: of x in one tile
   int groups = 0;  // of four warps; kTile: the warps along x, 1 or 2
   int stages = 0;
+  int tile_rows = 128;  // of the weight in a tile; kFew: 16, of blocks 8, too; kWarpgroup: or 192
 };
 
 struct CudaLinearKernel {
@@ -47,7 +52,8 @@ struct CudaLinearKernel {
 
 struct CudaLinearLaunch {
   int grid = 0;
-  int whole_tiles = 0;  // kTile: the rest are cut into four parts of K, one a block at a time
+  int whole_tiles =
+      0;  // of bodies with tiles: the rest are cut into four parts of K, one a block at a time
   int64_t workspace_bytes = 0;
 };
 
@@ -58,21 +64,32 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
 
 CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearConfig& config);
 
-// The kernels of CudaLinearConfigs: the first whose max_rows holds the rows is to run.
+// The kernels of CudaLinearConfigs.
 absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec& spec,
                                                                 const CudaLimits& limits);
+
+// Which of them is to run.
+size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKernel>& kernels,
+                        int64_t rows, int multiprocessors);
 
 // REQUIRES: 1 <= rows <= kernel.max_rows.
 CudaLinearLaunch PlanCudaLinear(const LinearSpec& spec, const CudaLinearKernel& kernel,
                                 int64_t rows, int multiprocessors);
-// The tiles of a kTile body, and their launch with the whole ones given.
+// The tiles of a body that has them, and their launch with the whole ones given.
 int64_t CudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows);
 CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel,
                                      int64_t rows, int multiprocessors, int64_t whole_tiles);
 
 // One element's sum over k in the kernels' arithmetic, before bias and residual, from the bits of
-// its row of x and of the weight. REQUIRES: bf16 or f16.
-float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k);
+// its row of x and of the weight. REQUIRES: bf16 or f16. `grain`: 16, or the block of a
+// block-quantised weight, whose elements are rounded to `dtype` (linear_fours.cuh).
+float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k,
+                    int64_t grain = 16);
+
+// The entry that makes elements of a block-quantised weight: weight, out [n, k] (pointers).
+constexpr char kCudaDequantizeEntry[] = "linear_dequantize";
+constexpr int kCudaDequantizeThreads = 256;
+std::string CudaDequantizeSource(const LinearSpec& spec);
 
 // The kernels as a plan runs them. UNIMPLEMENTED on a spec that has no CUDA kernel.
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spec,

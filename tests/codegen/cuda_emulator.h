@@ -70,6 +70,12 @@ struct Counter {
   uint64_t value = 0;
 };
 
+// A barrier of hopper.cuh.
+struct PhaseBarrier {
+  int arrivals = 0, pending_arrivals = 0, pending_bytes = 0;
+  Counter phases;
+};
+
 struct Copy {
   uint32_t to;
   const void* from;
@@ -86,6 +92,7 @@ struct Fiber {
   uint64_t waits_until = 0;
   uint64_t warp_operations = 0;
   std::deque<std::vector<Copy>> groups = {{}};  // late copies; the last group is open
+  std::deque<std::vector<std::function<void()>>> products = {{}};  // of a warpgroup; likewise
 };
 
 // What the lanes of a warp bring to an operation of all 32; two, as a lane may be one ahead.
@@ -98,6 +105,8 @@ struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
   std::map<int, Counter> barriers;
+  std::map<uint32_t, PhaseBarrier> phase_barriers;  // by address
+  std::vector<std::function<void()>> late;          // to happen at any time
   std::vector<uint8_t> memory;
   uint8_t* shared = nullptr;
   size_t shared_bytes = 0;
@@ -180,8 +189,19 @@ inline void RunBlock(const Launch& launch, int index, const std::function<void()
         order.push_back(fiber.get());
       }
     }
-    if (all_finished) break;
+    if (all_finished) {
+      if (!state.late.empty()) Fail("copies are under way at the end");
+      break;
+    }
     state.current = nullptr;
+    if (!state.late.empty() && (order.empty() || state.random.Chance(4))) {
+      std::swap(state.late.back(), state.late[static_cast<size_t>(state.random.Below(
+                                       static_cast<int64_t>(state.late.size())))]);
+      const std::function<void()> action = std::move(state.late.back());
+      state.late.pop_back();
+      action();
+      continue;
+    }
     if (order.empty()) Fail("deadlock");
     for (size_t i = order.size(); i > 1; --i) {
       std::swap(order[i - 1],
@@ -239,6 +259,7 @@ void OfWarp(Lane& lane, Compute compute) {
 
 inline float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t Bits(float x) { return std::bit_cast<uint32_t>(x); }
+inline uint32_t AndOr(uint32_t a, uint32_t mask, uint32_t bits) { return (a & mask) | bits; }
 inline float Add(float a, float b) { return a + b; }
 inline float Mul(float a, float b) { return a * b; }
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }

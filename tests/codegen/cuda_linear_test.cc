@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/cuda/linear.h"
 #include "codegen/cuda/nvrtc.h"
@@ -12,6 +13,7 @@ namespace quire {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Device {
   const char* architecture;
@@ -40,23 +42,23 @@ TEST(CudaLinearTest, SourceOfASpec) {
   LinearSpec spec = Spec(6144, 4096);
   spec.y = DType::kF32;
   spec.residual = true;
-  const CudaLinearKernel kernel = MakeCudaLinearKernel(spec, {CudaLinearConfig::kFew, 8, 2, 8});
+  const CudaLinearKernel kernel = MakeCudaLinearKernel(spec, {CudaLinearConfig::kFew, 8, 2, 8, 16});
   EXPECT_EQ(
       kernel.source,
       "// linear n=6144 k=4096 w=bf16 x=bf16 y=f32 bias=0 residual=1 layout=rows\n"
       "#include \"prelude.cuh\"\n"
       "using Element = Bf16;\n"
       "using Output = F32;\n"
-      "constexpr int kN = 6144, kK = 4096;\n"
-      "constexpr bool kHasBias = false, kHasResidual = true;\n"
+      "constexpr int kN = 6144, kK = 4096, kGrain = 16;\n"
+      "constexpr bool kHasBias = false, kHasResidual = true, kWeightIsWritten = false;\n"
       "constexpr int kSharedBytes = 201872, kArrivalBytes = 65536;\n"
       "#include \"linear_few.cuh\"\n"
       "using Body = LinearFew<8, 2, 8>;\n"
       "static_assert(Body::kThreads == 256);\n"
       "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n"
       "linear_few_8(const Element* x, const Element* weight, const float* bias,\n"
-      "    const Output* residual, Output* y, uint8_t* workspace, int rows, int whole_tiles) {\n"
-      "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles});\n"
+      "    const Output* residual, Output* y, uint8_t* workspace, int rows, int first_row) {\n"
+      "  Body::Run({x, weight, bias, residual, y, workspace, rows, 0, first_row});\n"
       "}\n");
   EXPECT_EQ(kernel.entry, "linear_few_8");
   EXPECT_EQ(kernel.block_threads, 256);
@@ -67,6 +69,10 @@ std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
   std::string text;
   for (const CudaLinearKernel& kernel : kernels) {
     const CudaLinearConfig& config = kernel.config;
+    if (config.body == CudaLinearConfig::kWarpgroup) {
+      absl::StrAppend(&text, ", warpgroup ", config.tile_rows, "/", config.stages);
+      continue;
+    }
     absl::StrAppend(&text, text.empty() ? "" : ", ",
                     config.body == CudaLinearConfig::kFew ? "few " : "tile ", config.rows, "/",
                     config.groups, "/", config.stages);
@@ -77,9 +83,11 @@ std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
 // x of few rows stays in shared memory beside the ring: long k leave room for fewer rows, then
 // none.
 TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
-  const std::string tiles = ", tile 32/1/10, tile 64/2/8, tile 128/2/6";
+  const std::string few_tiles = ", tile 32/1/10, tile 64/2/8";
+  const std::string tiles = few_tiles + ", warpgroup 128/6, warpgroup 192/5";
   EXPECT_EQ(Describe(Kernels(Spec(12288, 4096))), "few 8/2/8, few 16/2/5" + tiles);
-  EXPECT_EQ(Describe(Kernels(Spec(12288, 576))), "few 8/2/8, few 16/2/8" + tiles);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 576))),
+            "few 8/2/8, few 16/2/8" + few_tiles + ", tile 128/2/6");
   EXPECT_EQ(Describe(Kernels(Spec(12288, 11008))), "few 4/2/8, tile 16/1/10" + tiles);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 14336))), "few 4/2/6, tile 16/1/10" + tiles);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), "tile 16/1/10" + tiles);
@@ -95,7 +103,7 @@ TEST(CudaLinearTest, ConfigurationsFitTheirDevice) {
       int64_t rows = 0;
       for (const CudaLinearKernel& kernel : Kernels(Spec(4096, k), device.limits)) {
         EXPECT_LE(kernel.shared_bytes, device.limits.shared_bytes) << kernel.source;
-        EXPECT_GT(kernel.max_rows, rows);
+        EXPECT_GE(kernel.max_rows, rows);
         rows = kernel.max_rows;
       }
       EXPECT_GE(rows, 1 << 20);
@@ -151,7 +159,7 @@ TEST(CudaLinearTest, ShortPartsAreNotCut) {
 TEST(CudaLinearTest, RefusesWhatNoKernelComputes) {
   std::vector<LinearSpec> specs(6, Spec(64, 64));
   specs[0].k = 68;
-  specs[1].weight = DType::kQ4_0;
+  specs[1].weight = DType::kF32;
   specs[2].x = DType::kF32;
   specs[3].layout = WeightLayout::kRows16;
   specs[4].k = int64_t{1} << 30;
@@ -164,12 +172,36 @@ TEST(CudaLinearTest, RefusesWhatNoKernelComputes) {
             absl::StatusCode::kUnimplemented);
 }
 
+TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
+  const struct {
+    int64_t n, k, rows;
+    int tile_rows;
+    int64_t tiles, whole_tiles;
+  } cases[] = {
+      {4096, 4096, 128, 128, 32, 0},      // 128 parts, one each
+      {22016, 4096, 128, 192, 115, 115},  // one round
+      {12288, 4096, 512, 192, 256, 256},  // two rounds
+      {22016, 4096, 512, 128, 688, 660},  // five rounds, and parts of 28 tiles
+      {4096, 11008, 4096, 128, 1024, 1024}, {12288, 4096, 4096, 192, 2048, 2048},
+  };
+  for (const auto& c : cases) {
+    const LinearSpec spec = Spec(c.n, c.k);
+    const std::vector<CudaLinearKernel> kernels = Kernels(spec);
+    const CudaLinearKernel& kernel = kernels[ChooseCudaLinear(spec, kernels, c.rows, 132)];
+    EXPECT_EQ(kernel.config.tile_rows, c.tile_rows) << c.n << " " << c.k << " " << c.rows;
+    EXPECT_EQ(CudaLinearTiles(spec, kernel, c.rows), c.tiles);
+    EXPECT_EQ(PlanCudaLinear(spec, kernel, c.rows, 132).whole_tiles, c.whole_tiles)
+        << c.n << " " << c.k << " " << c.rows;
+  }
+}
+
 std::string Describe(const CudaLaunch& launch) {
   std::string text = absl::StrCat(launch.entry, " x", launch.grid, ":");
   for (const CudaArgument& argument : launch.arguments) {
     absl::StrAppend(&text, " ",
                     argument.kind == CudaArgument::Kind::kOperand     ? "operand "
                     : argument.kind == CudaArgument::Kind::kWorkspace ? "workspace "
+                    : argument.kind == CudaArgument::Kind::kTensorMap ? "map "
                                                                       : "",
                     argument.value);
   }
@@ -181,7 +213,7 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
   spec.residual = true;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  ASSERT_EQ((*kernel)->entries().size(), 5u);
+  ASSERT_EQ((*kernel)->entries().size(), 6u);
   EXPECT_EQ((*kernel)->entries()[0].entry, "linear_few_8");
   const struct {
     int64_t rows;
@@ -190,41 +222,112 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
       {1, "0 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 1 0"},
       {9, "1 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 9 0"},
       {64, "3 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 64 0"},
-      {512, "4 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 512 132"},
+      {128, "4 x48: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 48"},
+      {512, "5 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128"},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
     ASSERT_EQ(launches.launches.size(), 1u);
     EXPECT_EQ(Describe(launches.launches[0]), c.launch);
   }
+  const CudaLaunch many = (*kernel)->Launches(512).launches[0];
+  ASSERT_EQ(many.tensor_maps.size(), 2u);
+  EXPECT_EQ(many.tensor_maps[0].base.value, 0);
+  EXPECT_EQ(many.tensor_maps[0].rows, 512);
+  EXPECT_EQ(many.tensor_maps[0].box_rows, 128);
+  EXPECT_EQ(many.tensor_maps[1].base.value, 1);
+  EXPECT_EQ(many.tensor_maps[1].rows, 6144);
+  EXPECT_EQ(many.tensor_maps[1].columns, 4096);
+  EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
   spec.k = 68;
   EXPECT_EQ(MakeCudaKernel(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// Weights of blocks: few rows read them, in turns where that is less to read; many read elements
+// that an entry of its own leaves in the workspace.
+TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
+  LinearSpec spec = Spec(22016, 4096);
+  spec.weight = DType::kQ4_K;
+  EXPECT_EQ(Describe(Kernels(spec)),
+            "few 8/4/4, few 16/2/4, tile 64/2/8, warpgroup 128/6, "
+            "warpgroup 192/5");
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const std::string rest = " operand -1 operand -1 operand 2 workspace 0 ";
+  const struct {
+    int64_t rows;
+    std::vector<std::string> launches;
+  } cases[] = {
+      {3, {"0 x132: operand 0 operand 1" + rest + "3 0"}},
+      {30,
+       {"1 x132: operand 0 operand 1" + rest + "30 0",
+        "1 x132: operand 0 operand 1" + rest + "30 16"}},
+      {4096, {"5 x1056: operand 1 workspace 65536", "4 x132: map 0 map 1" + rest + "4096 3680"}},
+  };
+  for (const auto& c : cases) {
+    const CudaLaunches launches = (*kernel)->Launches(c.rows);
+    std::vector<std::string> texts;
+    for (const CudaLaunch& launch : launches.launches) texts.push_back(Describe(launch));
+    EXPECT_EQ(texts, c.launches);
+    EXPECT_EQ(launches.workspace_bytes,
+              c.rows < 4096 ? 0 : kCudaZeroBytes + int64_t{22016} * 4096 * 2);
+  }
+  const CudaTensorMap weight = (*kernel)->Launches(4096).launches[1].tensor_maps[1];
+  EXPECT_EQ(weight.base.kind, CudaArgument::Kind::kWorkspace);
+  EXPECT_EQ(weight.base.value, kCudaZeroBytes);
+}
+
+void ExpectNoSpills(const Nvrtc& nvrtc, const CudaEntry& entry, const char* architecture) {
+  const absl::StatusOr<CudaBinary> binary =
+      nvrtc.Compile(entry.entry + ".cu", entry.source, architecture, CudaKernelHeaders());
+  ASSERT_TRUE(binary.ok()) << binary.status();
+  const std::vector<KernelResources> resources = ParseResources(binary->log);
+  ASSERT_EQ(resources.size(), 1u);
+  EXPECT_EQ(resources[0].name, entry.entry);
+  EXPECT_GT(resources[0].registers, 0);
+  EXPECT_EQ(resources[0].stack_bytes, 0) << entry.source << architecture;
+  EXPECT_EQ(resources[0].spill_store_bytes, 0) << entry.source << architecture;
+  EXPECT_LE(resources[0].registers * entry.block_threads, 65536);
+  // A warpgroup's products run one after another.
+  EXPECT_THAT(binary->log, Not(HasSubstr("C75"))) << entry.source;
 }
 
 TEST(CudaLinearTest, EveryConfigurationCompilesWithoutSpills) {
   const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
   if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  std::vector<LinearSpec> specs = {Spec(4096, 14336), Spec(32000, 4096),
-                                   Spec(960, 576, DType::kF16), Spec(43, 208)};
+  std::vector<LinearSpec> specs = {Spec(4096, 14336), Spec(960, 576, DType::kF16), Spec(43, 208)};
   specs[0].residual = true;
+  specs[1].bias = true;
   specs[1].y = DType::kF32;
-  specs[2].bias = true;
-  specs[3].bias = specs[3].residual = true;
+  specs[2].bias = specs[2].residual = true;
   for (const LinearSpec& spec : specs) {
     for (const Device& device : kDevices) {
-      for (const CudaLinearKernel& kernel : Kernels(spec, device.limits)) {
-        const absl::StatusOr<CudaBinary> binary = (*nvrtc)->Compile(
-            kernel.entry + ".cu", kernel.source, device.architecture, CudaKernelHeaders());
-        ASSERT_TRUE(binary.ok()) << binary.status();
-        const std::vector<KernelResources> resources = ParseResources(binary->log);
-        ASSERT_EQ(resources.size(), 1u);
-        EXPECT_EQ(resources[0].name, kernel.entry);
-        EXPECT_GT(resources[0].registers, 0);
-        EXPECT_EQ(resources[0].stack_bytes, 0) << kernel.source << device.architecture;
-        EXPECT_EQ(resources[0].spill_store_bytes, 0) << kernel.source << device.architecture;
-        EXPECT_LE(resources[0].registers * kernel.block_threads, 65536);
+      const auto kernel = MakeCudaKernel(spec, device.limits);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      for (const CudaEntry& entry : (*kernel)->entries()) {
+        ExpectNoSpills(**nvrtc, entry, device.architecture);
       }
+    }
+  }
+}
+
+TEST(CudaLinearTest, BlockQuantisedWeightsCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  size_t number = 0;
+  for (const DTypeInfo& info : AllDTypes()) {
+    if (!IsBlockType(info.dtype)) continue;
+    LinearSpec spec = Spec(4096, 2816);
+    spec.weight = info.dtype;
+    // Each on one architecture.
+    const Device& device = kDevices[number++ % std::size(kDevices)];
+    const auto kernel = MakeCudaKernel(spec, device.limits);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    for (const CudaEntry& entry : (*kernel)->entries()) {
+      if (!absl::StrContains(entry.source, "FoursOf")) continue;
+      ExpectNoSpills(**nvrtc, entry, device.architecture);
     }
   }
 }

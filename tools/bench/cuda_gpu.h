@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "codegen/cuda/linear.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/tensor_map.h"
 
 namespace quire::bench {
 
@@ -25,12 +26,12 @@ T OrDie(absl::StatusOr<T> value) {
 // Arguments are values, not pointers to them.
 struct KernelArguments {
   template <typename T>
-  void Add(T value) {
-    static_assert(sizeof(T) <= 8);
-    words.push_back(0);
-    __builtin_memcpy(&words.back(), &value, sizeof value);
+  void Add(const T& value) {
+    static_assert(sizeof(T) <= sizeof(EncodedTensorMap));
+    values.emplace_back();
+    __builtin_memcpy(&values.back(), &value, sizeof value);
   }
-  std::vector<uint64_t> words;
+  std::vector<EncodedTensorMap> values;  // each large enough for any argument
 };
 
 class Gpu {
@@ -56,6 +57,9 @@ class Gpu {
   void Launch(CuFunction function, int grid, int threads, int shared_bytes, bool dependent,
               const KernelArguments& arguments) const;
   void Synchronize() const;
+  EncodedTensorMap Encode(const CudaTensorMap& map, CuDevicePtr base) const {
+    return OrDie(EncodeTensorMap(*driver_, map, base));
+  }
 
   // Median microseconds of one replay of what `enqueue` launches, as a graph, after one warm-up.
   double TimeGraph(int replays, const std::function<void()>& enqueue) const;

@@ -3,6 +3,7 @@
 //   bench_cuda_linear check [quick]   every body's bits, over awkward sizes, against the CPU model
 //                                     and against each other; quick: few sizes, for a sanitizer
 //   bench_cuda_linear record          results of this GPU as a fixture of the model's test
+//   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
 //   bench_cuda_linear time [all]      one line a measurement: n k rows body us, and * where a plan
 //                                     would choose it; -cut, -mixed: tiles in parts of K, all or
 //                                     some; -alone: without dependent launch; all: other
@@ -38,7 +39,7 @@ constexpr Shape kShapes[] = {{4096, 4096},  {6144, 4096},  {12288, 4096}, {22016
 int Time(const Gpu& gpu, bool all) {
   using Config = CudaLinearConfig;
   constexpr size_t kPoolBytes = size_t{3} << 30;
-  constexpr int64_t kTimedRows[] = {1, 8, 16, 32, 64, 128, 512, 4096};
+  constexpr int64_t kTimedRows[] = {1, 8, 16, 32, 64, 128, 512, 4096, 16384};
   Linears linears(gpu);
   for (const Shape& shape : kShapes) {
     const LinearSpec spec = Spec(shape.n, shape.k, DType::kBF16, DType::kBF16, false, false);
@@ -62,10 +63,10 @@ int Time(const Gpu& gpu, bool all) {
   for (uint16_t& value : values) value = F32ToBF16(random.Value());
   gpu.Upload(pool, values.data(), kBlock);
   for (size_t at = kBlock; at < kPoolBytes; at += kBlock) gpu.Copy(pool + at, pool, kBlock);
-  const CuDevicePtr x = gpu.Allocate(4096 * 14336 * 2), y = gpu.Allocate(size_t{4096} * 32000 * 2);
+  constexpr size_t kXBytes = size_t{16384} * 14336 * 2;
+  const CuDevicePtr x = gpu.Allocate(kXBytes), y = gpu.Allocate(size_t{16384} * 32000 * 2);
   const CuDevicePtr workspace = gpu.Allocate(kWorkspaceBytes);
-  gpu.Upload(x, values.data(), kBlock);
-  gpu.Copy(x + kBlock, x, 4096 * 14336 * 2 - kBlock);
+  gpu.Copy(x, pool, kXBytes);
 
   for (size_t s = 0; s < std::size(kShapes); ++s) {
     const LinearSpec& spec = linears.spec(s);
@@ -73,23 +74,27 @@ int Time(const Gpu& gpu, bool all) {
     for (int64_t rows : kTimedRows) {
       const size_t weights = kPoolBytes / bytes;
       const size_t calls =
-          rows >= 512 ? 8 : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
-      bool chosen = false;  // the first that holds the rows is what a plan runs
-      for (const Compiled& c : linears.kernels(s)) {
+          rows >= 512 ? 6 : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
+      std::vector<CudaLinearKernel> rule_kernels = OrDie(CudaLinearKernels(spec, gpu.limits()));
+      const size_t rule = ChooseCudaLinear(spec, rule_kernels, rows, gpu.multiprocessors());
+      for (size_t i = 0; i < linears.kernels(s).size(); ++i) {
+        const Compiled& c = linears.kernels(s)[i];
+        // Tiles for few rows are not for many, nor those for many for a few.
         if (rows > c.kernel.max_rows) continue;
+        if (rows < 64 && c.kernel.config.body == Config::kWarpgroup) continue;
         const CudaLinearLaunch by_rule =
             PlanCudaLinear(spec, c.kernel, rows, gpu.multiprocessors());
         for (const CudaLinearLaunch& launch :
              Launches(spec, c.kernel, rows, gpu.multiprocessors())) {
           for (bool dependent : {true, false}) {
-            if (!dependent && (rows > 8 || chosen)) continue;
-            const double us = gpu.TimeGraph(rows >= 512 ? 5 : 9, [&] {
-              for (size_t i = 0; i < calls; ++i) {
-                Enqueue(gpu, c, {x, pool + i % weights * bytes, 0, 0, y, workspace}, rows, launch,
-                        dependent);
+            if (!dependent && (rows > 8 || i != rule)) continue;
+            const double us = gpu.TimeGraph(rows >= 512 ? 3 : 9, [&] {
+              for (size_t call = 0; call < calls; ++call) {
+                Enqueue(gpu, spec, c, {x, pool + call % weights * bytes, 0, 0, y, workspace}, rows,
+                        launch, dependent);
               }
             });
-            const bool is_chosen = !chosen && launch.whole_tiles == by_rule.whole_tiles;
+            const bool is_chosen = i == rule && launch.whole_tiles == by_rule.whole_tiles;
             std::printf("%ld %ld %ld %s%s%s %.2f%s\n", static_cast<long>(spec.n),
                         static_cast<long>(spec.k), static_cast<long>(rows),
                         Name(c.kernel.config).c_str(), CutText(spec, c.kernel, rows, launch),
@@ -97,7 +102,6 @@ int Time(const Gpu& gpu, bool all) {
                         is_chosen && dependent ? " *" : "");
           }
         }
-        chosen = true;
       }
     }
     std::fflush(stdout);
@@ -110,9 +114,14 @@ int Time(const Gpu& gpu, bool all) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "", how = argc > 2 ? argv[2] : "";
-  if (mode == "check") return quire::bench::CheckLinears(quire::bench::Gpu(), how == "quick");
+  if (mode == "check") {
+    const quire::bench::Gpu gpu;
+    return quire::bench::CheckLinears(gpu, how == "quick") |
+           quire::bench::CheckBlocks(gpu, how == "quick");
+  }
+  if (mode == "blocks") return quire::bench::TimeBlocks(quire::bench::Gpu());
   if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
   if (mode == "time") return quire::bench::Time(quire::bench::Gpu(), how == "all");
-  std::fprintf(stderr, "usage: bench_cuda_linear check [quick] | record | time [all]\n");
+  std::fprintf(stderr, "usage: bench_cuda_linear check [quick] | record | blocks | time [all]\n");
   return 2;
 }

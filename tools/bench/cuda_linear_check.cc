@@ -55,15 +55,15 @@ class Checker {
     for (auto rows = std::rbegin(kRowCounts); rows != std::rend(kRowCounts); ++rows) {
       if (*rows > rows_ || (quick_ && *rows != 1 && *rows != 9 && *rows != 65)) continue;
       for (auto c = kernels_.rbegin(); c != kernels_.rend(); ++c) {
-        const bool tile = c->kernel.config.body == CudaLinearConfig::kTile;
+        const bool tile = c->kernel.config.body != CudaLinearConfig::kFew;
         if (!tile && *rows > c->kernel.max_rows) continue;
         for (CudaLinearLaunch launch : Launches(spec_, c->kernel, *rows, gpu_.multiprocessors())) {
           for (int grid : {launch.grid, std::min(launch.grid, 3)}) {
             launch.grid = grid;
             gpu_.Fill(operands_.y, 0xee, y_bytes_);
             // Twice, so that the second starts early and meets what the first leaves behind.
-            Enqueue(gpu_, *c, operands_, *rows, launch, true);
-            Enqueue(gpu_, *c, operands_, *rows, launch, true);
+            Enqueue(gpu_, spec_, *c, operands_, *rows, launch, true);
+            Enqueue(gpu_, spec_, *c, operands_, *rows, launch, true);
             std::vector<uint8_t> y(y_bytes_);
             gpu_.Download(y.data(), operands_.y, y.size());
             launches += 2;

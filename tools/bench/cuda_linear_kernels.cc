@@ -5,6 +5,9 @@
 namespace quire::bench {
 
 std::string Name(const CudaLinearConfig& config) {
+  if (config.body == CudaLinearConfig::kWarpgroup) {
+    return absl::StrCat("warpgroup", config.tile_rows, "/", config.stages);
+  }
   return absl::StrCat(config.body == CudaLinearConfig::kFew ? "few" : "tile", config.rows, "/",
                       config.groups, "/", config.stages);
 }
@@ -21,11 +24,19 @@ LinearSpec Spec(int64_t n, int64_t k, DType element, DType y, bool bias, bool re
   return spec;
 }
 
-void Enqueue(const Gpu& gpu, const Compiled& compiled, const Operands& operands, int64_t rows,
-             const CudaLinearLaunch& launch, bool dependent) {
+void Enqueue(const Gpu& gpu, const LinearSpec& spec, const Compiled& compiled,
+             const Operands& operands, int64_t rows, const CudaLinearLaunch& launch,
+             bool dependent) {
+  const CudaLinearConfig& config = compiled.kernel.config;
   KernelArguments arguments;
-  for (CuDevicePtr pointer : {operands.x, operands.weight, operands.bias, operands.residual,
-                              operands.y, operands.workspace}) {
+  if (config.body == CudaLinearConfig::kWarpgroup) {
+    arguments.Add(gpu.Encode({{}, rows, spec.k, config.rows}, operands.x));
+    arguments.Add(gpu.Encode({{}, spec.n, spec.k, config.tile_rows}, operands.weight));
+  } else {
+    arguments.Add(operands.x);
+    arguments.Add(operands.weight);
+  }
+  for (CuDevicePtr pointer : {operands.bias, operands.residual, operands.y, operands.workspace}) {
     arguments.Add(pointer);
   }
   arguments.Add(static_cast<int>(rows));

@@ -77,8 +77,9 @@ struct Operands {
   CuDevicePtr x, weight, bias, residual, y, workspace;
 };
 
-void Enqueue(const Gpu& gpu, const Compiled& compiled, const Operands& operands, int64_t rows,
-             const CudaLinearLaunch& launch, bool dependent);
+void Enqueue(const Gpu& gpu, const LinearSpec& spec, const Compiled& compiled,
+             const Operands& operands, int64_t rows, const CudaLinearLaunch& launch,
+             bool dependent);
 
 // The launches of one kernel: for tiles, all whole, whole in full rounds, and none whole; without
 // those whose workspace is too large to be of use.
@@ -87,6 +88,9 @@ std::vector<CudaLinearLaunch> Launches(const LinearSpec& spec, const CudaLinearK
 
 // Bits of every body against the CPU model and each other; returns how many launches differ.
 int CheckLinears(const Gpu& gpu, bool quick);
+// The same of block-quantised weights, as a plan launches them; and their times.
+int CheckBlocks(const Gpu& gpu, bool quick);
+int TimeBlocks(const Gpu& gpu);
 // Prints steps that this GPU computed, for tests/codegen/tensor_core_steps.txt.
 int RecordSteps(const Gpu& gpu);
 

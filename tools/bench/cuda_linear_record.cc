@@ -25,7 +25,7 @@ int RecordSteps(const Gpu& gpu) {
     const CuDevicePtr memory = gpu.Allocate(values.size() * 2), y = gpu.Allocate(kN * 4);
     gpu.Upload(memory, values.data(), values.size() * 2);
     const Compiled& compiled = linears.kernels(0)[0];
-    Enqueue(gpu, compiled, {memory, memory + kK * 2, 0, 0, y, 0}, 1,
+    Enqueue(gpu, spec, compiled, {memory, memory + kK * 2, 0, 0, y, 0}, 1,
             PlanCudaLinear(spec, compiled.kernel, 1, gpu.multiprocessors()), false);
     uint32_t sums[kN];
     gpu.Download(sums, y, sizeof sums);

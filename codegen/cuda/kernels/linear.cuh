@@ -1,13 +1,15 @@
 // What every linear kernel has in common: y = x . w^T (+ bias) (+ residual), in one arithmetic.
 //
 // Constants expected: Element (Bf16 or F16, of x and the weight), Output (Bf16, F16 or F32, of y
-// and the residual), kN, kK, kHasBias, kHasResidual, kSharedBytes.
+// and the residual), kN, kK, kGrain, kHasBias, kHasResidual, kWeightIsWritten (by the grid before,
+// that is), kSharedBytes.
 //
 // Arithmetic, the same bits in every kernel, for every number of rows: K is cut into kParts parts
-// at multiples of 16; each part is one chain of tensor-core steps of 16 k from zero, in order of k
-// (a step that K ends within is filled with zeros); the parts are added from left to right in f32; then the bias and the residual are added in f32;
-// then one rounding to Output. Whether rows or weights stand on the tensor core's 16-row side does
-// not change a bit.
+// at multiples of kGrain, 16 or the block of a block-quantised weight; each part is one chain of
+// tensor-core steps of 16 k from zero, in order of k (a step that K ends within is filled with
+// zeros); the parts are added from left to right in f32; then the bias and the residual are added
+// in f32; then one rounding to Output. Whether rows or weights stand on the tensor core's 16-row
+// side does not change a bit.
 #ifndef QUIRE_LINEAR_CUH_
 #define QUIRE_LINEAR_CUH_
 
@@ -29,15 +31,14 @@ constexpr int kPaddedK = (kK + kStepK - 1) / kStepK * kStepK;
 
 // Where part `part` begins, in k.
 DEVICE constexpr int PartBegin(int part) {
-  return kPaddedK / kStepK * part / kParts * kStepK;
+  return (kK + kGrain - 1) / kGrain * part / kParts * kGrain;
 }
 DEVICE constexpr int PartStages(int part) {
   return (PartBegin(part + 1) - PartBegin(part) + kStageK - 1) / kStageK;
 }
 // No part ends within a stage.
-constexpr bool kWholeStages = kK % (kParts * kStageK) == 0;
+constexpr bool kWholeStages = kGrain % kStageK == 0 || kK % (kParts * kStageK) == 0;
 
-// Operands of every entry, in this order. The last two are for tiles (linear_tile.cuh).
 struct LinearOperands {
   const Element* x;        // [rows, kK]
   const Element* weight;   // [kN, kK]
@@ -46,8 +47,14 @@ struct LinearOperands {
   Output* y;               // [rows, kN]
   uint8_t* workspace;      // read and written where a tile is cut
   int rows;
-  int whole_tiles;
+  int whole_tiles;  // of bodies with tiles (linear_units.cuh)
+  int first_row;    // of bodies for few rows
 };
+
+// Before the weight is read.
+DEVICE void WaitForWeight() {
+  if constexpr (kWeightIsWritten) WaitForPriorGrid();
+}
 
 // Bytes from the begin of a stage's row of 128 bytes to chunk `chunk`: the chunks of eight rows
 // that follow each other lie in different banks.

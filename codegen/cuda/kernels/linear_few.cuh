@@ -1,8 +1,9 @@
 // A linear over few rows: the weights stream once through shared memory, as the 16-row operand of
 // the tensor core; the rows of x are its columns, and stay in shared memory.
 //
-// Template:  kCapacity rows at most; kGroups groups of kParts warps; kStages stages a warp.
-// Work:      a tile is 16 rows of the weight. Groups are numbered group * grid + block and take
+// Template:  kCapacity rows at most, from operands.first_row on; kGroups groups of kParts warps;
+// kStages stages a warp. Work:      a tile is 16 rows of the weight. Groups are numbered group *
+// grid + block and take
 //            tiles at that stride, so that blocks' shares differ by one tile at most; warp p of a
 //            group sums part p.
 // Ring:      private to a warp, 16 rows x 64 k a stage, filled by cp.async kStages - 1 stages
@@ -12,36 +13,27 @@
 //            them in order of parts.
 // Shared memory, in bytes:
 //   0              rings: [kGroups][kParts][kStages][16 rows x 128], rows swizzled
-//   kRingBytes     sums: [kGroups][kParts][8 kColumnTiles rows of x][20] f32, 16 of the 20 used
-//   + kSumBytes    x: [kCapacity][2 kPaddedK + 16]; an odd number of 16 bytes a row, free of conflicts;
-//                  then 16 bytes that the last row's last matrices may read and nothing uses
-// Measured:  on an H200, 40 KB in flight a multiprocessor read 4.2 TB/s, 72 KB 4.4, 112 KB 4.45; two
+//   kRingBytes     sums, then x, of LinearColumns
+// Measured:  on an H200, 40 KB in flight a multiprocessor read 4.2 TB/s, 72 KB 4.4, 112 KB 4.45;
+// two
 //            groups of 8 stages keep 112 KB.
 #ifndef QUIRE_LINEAR_FEW_CUH_
 #define QUIRE_LINEAR_FEW_CUH_
 
-#include "linear.cuh"
+#include "linear_columns.cuh"
 
 template <int kCapacity, int kGroups, int kStages>
 struct LinearFew {
-  static_assert(kCapacity >= 1 && kCapacity <= 16);
   static_assert(kStages >= 3);
-
-  static constexpr int kTileRows = 16;
-  static constexpr int kColumnTiles = (kCapacity + 7) / 8;
-  static constexpr int kGroupThreads = kParts * kWarpThreads;
-  static constexpr int kThreads = kGroups * kGroupThreads;
-  static constexpr int kTiles = (kN + kTileRows - 1) / kTileRows;
+  using Columns = LinearColumns<kCapacity, kGroups, 0>;
+  static constexpr int kThreads = Columns::kThreads, kColumnTiles = Columns::kColumnTiles;
+  static constexpr int kTileRows = Columns::kTileRows, kTiles = Columns::kTiles;
 
   static constexpr int kStageBytes = kTileRows * kStageRowBytes;
   static constexpr int kWarpRingBytes = kStages * kStageBytes;
   static constexpr int kRingBytes = kGroups * kParts * kWarpRingBytes;
-  static constexpr int kXRowBytes = kPaddedK * kElementBytes + 16;
-  static constexpr int kXBytes = kCapacity * kXRowBytes + 16;
-  static constexpr int kSumStride = 20;
-  static constexpr int kPartSums = 8 * kColumnTiles * kSumStride;
-  static constexpr int kSumBytes = kGroups * kParts * kPartSums * 4;
-  static_assert(kSharedBytes >= kRingBytes + kSumBytes + kXBytes, "the launch rule's bytes");
+  static_assert(kSharedBytes >= kRingBytes + Columns::kSumBytes + Columns::kXBytes,
+                "the launch rule's bytes");
 
   // Fills the warp's ring, one stage a call. Each lane copies chunk lane % 8 of the rows lane / 8,
   // + 4, + 8, + 12.
@@ -77,33 +69,7 @@ struct LinearFew {
     }
   };
 
-  // x to shared memory, eight loads a thread in flight. All threads of the block.
-  static DEVICE void LoadX(const LinearOperands& operands, uint8_t* x_rows) {
-    constexpr int kRowChunks = kPaddedK / kChunk, kLoadedChunks = kK / kChunk;
-    constexpr int kBatch = 8;
-    const int chunks = operands.rows * kRowChunks;
-    const auto* x = reinterpret_cast<const Words4*>(operands.x);
-    for (int begin = threadIdx.x; begin < chunks; begin += kBatch * kThreads) {
-      Words4 words[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int at = begin + i * kThreads;
-        const int row = at / kRowChunks, chunk = at % kRowChunks;
-        words[i] = {};
-        if (at < chunks && chunk < kLoadedChunks) words[i] = x[row * kLoadedChunks + chunk];
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int at = begin + i * kThreads;
-        if (at < chunks) {
-          *reinterpret_cast<Words4*>(x_rows + at / kRowChunks * kXRowBytes +
-                                     at % kRowChunks * 16) = words[i];
-        }
-      }
-    }
-  }
-
-  // REQUIRES: 1 <= rows <= kCapacity.
+  // REQUIRES: first_row < rows.
   static DEVICE void Run(const LinearOperands& operands) {
     uint8_t* shared = SharedMemory();
     const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
@@ -126,44 +92,24 @@ struct LinearFew {
     for (int i = 0; i < kStages - 1; ++i) producer.Issue();
     AllowNextGrid();
     WaitForPriorGrid();
-    uint8_t* x_rows = shared + kRingBytes + kSumBytes;
-    LoadX(operands, x_rows);
+    uint8_t* x_rows = shared + kRingBytes + Columns::kSumBytes;
+    Columns::LoadX(operands, x_rows);
     SyncBlock();
 
-    // Lane addresses of the matrices: weight row lane % 16 and half lane / 16 of each 16 k; row of
-    // x lane % 8 and chunk lane / 8 of each 32 k. Columns past the rows repeat the last row: no
-    // column reaches another.
+    // Lane addresses of the matrices: weight row lane % 16 and half lane / 16 of each 16 k.
     uint32_t weight_at[4], x_at[kColumnTiles];
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      weight_at[step] =
-          lane % 16 * kStageRowBytes + SwizzledChunk(lane % 16, 2 * step + lane / 16);
+      weight_at[step] = lane % 16 * kStageRowBytes + SwizzledChunk(lane % 16, 2 * step + lane / 16);
     }
-#pragma unroll
-    for (int tile = 0; tile < kColumnTiles; ++tile) {
-      const int row = 8 * tile + lane % 8;
-      x_at[tile] = SharedAddress(x_rows) +
-                   (row < operands.rows ? row : operands.rows - 1) * kXRowBytes +
-                   part_begin * kElementBytes + lane / 8 * 16;
-    }
-    // The elements this thread finishes: row `n` of each tile, rows x_row + 8 i of x.
-    const int group_thread = threadIdx.x % kGroupThreads;
-    const int tile_n = group_thread % kTileRows, x_row = group_thread / kTileRows;
-    auto* sums = reinterpret_cast<float*>(shared + kRingBytes) + group * kParts * kPartSums;
+    Columns::XAddresses(operands, x_rows, part_begin, x_at);
+    auto* sums =
+        reinterpret_cast<float*>(shared + kRingBytes) + group * kParts * Columns::kPartSums;
 
     int stage = 0;
     for (int tile = first_tile; tile < kTiles; tile += stride) {
-      const int n = tile * kTileRows + tile_n;
-      float bias = 0, residual[kColumnTiles] = {};
-      if (kHasBias && n < kN) bias = operands.bias[n];
-#pragma unroll
-      for (int i = 0; i < kColumnTiles; ++i) {
-        const int row = x_row + 8 * i;
-        if (kHasResidual && n < kN && row < operands.rows) {
-          residual[i] = ToFloat(operands.residual[int64_t{row} * kN + n]);
-        }
-      }
-      float sum[kColumnTiles][4] = {};
+      const typename Columns::Finisher finisher(operands, tile);
+      typename Columns::Sums sum = {};
       for (int s = 0; s < stages; ++s) {
         WaitForCopies<kStages - 2>();
         SyncWarp();
@@ -195,27 +141,7 @@ struct LinearFew {
         }
         stage = stage + 1 == kStages ? 0 : stage + 1;
       }
-      SyncThreads(1 + group, kGroupThreads);  // the tile before is finished
-#pragma unroll
-      for (int i = 0; i < kColumnTiles; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          sums[part * kPartSums + (8 * i + lane % 4 * 2 + e % 2) * kSumStride + lane / 4 +
-                    e / 2 * 8] = sum[i][e];
-        }
-      }
-      SyncThreads(1 + group, kGroupThreads);
-#pragma unroll
-      for (int i = 0; i < kColumnTiles; ++i) {
-        const int row = x_row + 8 * i;
-        const float* element = sums + row * kSumStride + tile_n;
-        float total = element[0];
-#pragma unroll
-        for (int p = 1; p < kParts; ++p) total = Add(total, element[p * kPartSums]);
-        if (n < kN && row < operands.rows) {
-          operands.y[int64_t{row} * kN + n] = Finish(total, bias, residual[i]);
-        }
-      }
+      finisher.Run(operands, sums, sum);
     }
     WaitForCopies<0>();
   }

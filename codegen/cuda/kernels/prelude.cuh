@@ -99,6 +99,12 @@ DEVICE float PowerOfTwo(float x) {
   return FromBits(static_cast<uint32_t>(static_cast<int>(Max(x, -127.0f)) + 127) << 23);
 }
 
+// (a & mask) | bits in one instruction, which the compiler does not make of two constants.
+DEVICE uint32_t AndOr(uint32_t a, uint32_t mask, uint32_t bits) {
+  uint32_t word;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(word) : "r"(a), "r"(mask), "r"(bits));
+  return word;
+}
 // ---- 16-bit elements. A struct each, so that one is never taken for the other.
 
 struct Bf16 {

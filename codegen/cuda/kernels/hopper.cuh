@@ -1,0 +1,138 @@
+// What kernels for sm_90a use beside prelude.cuh: barriers in shared memory that count bytes,
+// copies of boxes of a tensor, and products of a warpgroup.
+#ifndef QUIRE_HOPPER_CUH_
+#define QUIRE_HOPPER_CUH_
+
+#include "prelude.cuh"
+
+constexpr int kWarpgroupThreads = 128;
+
+// ---- barriers: 8 bytes of shared memory each. A phase ends when all arrivals and all expected
+// bytes have come.
+
+DEVICE void InitBarrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes the barriers of this thread known to copies and, after SyncBlock, to the block.
+DEVICE void FenceBarriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+DEVICE void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and has the phase wait for `bytes` more.
+DEVICE void ArriveExpecting(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Waits for the end of the phase of parity `parity`; phases are numbered from 0.
+DEVICE void WaitForPhase(uint32_t barrier, int parity) {
+  uint32_t done;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
+// ---- tensor copies
+
+// A tensor in device memory and the box that one copy takes, as the driver encodes them: a
+// __grid_constant__ parameter of the kernel.
+struct alignas(64) TensorMap {
+  uint64_t words[16];
+};
+DEVICE void PrefetchMap(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+// The box of a matrix that begins at `column`, `row`; what lies outside the matrix is zeros, and
+// counts among the bytes.
+DEVICE void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+// ---- warpgroup products. All 128 threads take part; they run until waited for.
+
+// An operand whose k are contiguous: rows of 128 bytes, chunks swizzled (the chunk's number xor the
+// row's), `address` a multiple of 1024. 16 k further: + 2.
+DEVICE uint64_t OperandAt(uint32_t address) {
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{64} << 32 |
+         uint64_t{1} << 62;
+}
+DEVICE void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void CommitProducts() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most `kPending` newest groups are running.
+template <int kPending>
+DEVICE void WaitForProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// After the wait: no element is read before it.
+template <int kCount>
+DEVICE void HoldProducts(float (&d)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// d (+)= a . b^T for 64 x kColumns and 16 k. Thread 4g + t of warp w holds rows 16w + g and + 8, of
+// each 8 columns 2t and 2t + 1, as Mma does.
+template <typename T, int kColumns>
+struct WarpgroupProduct;
+
+#define QUIRE_NUMBERS_64                                                                       \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
+  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
+  "%56, %57, %58, %59, %60, %61, %62, %63"
+#define QUIRE_NUMBERS_96                                                                         \
+  QUIRE_NUMBERS_64                                                                               \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define QUIRE_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define QUIRE_SUMS_16(i) \
+  QUIRE_SUMS_4(i), QUIRE_SUMS_4(i + 4), QUIRE_SUMS_4(i + 8), QUIRE_SUMS_4(i + 12)
+#define QUIRE_SUMS_64 QUIRE_SUMS_16(0), QUIRE_SUMS_16(16), QUIRE_SUMS_16(32), QUIRE_SUMS_16(48)
+#define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_16(64), QUIRE_SUMS_16(80)
+
+// `a` to `accumulate` are the operands after the sums.
+#define QUIRE_WARPGROUP_PRODUCT(element, type, columns, count, a_number, b_number, c_number) \
+  template <>                                                                                \
+  struct WarpgroupProduct<element, columns> {                                                \
+    static DEVICE void Run(float (&d)[count], uint64_t a, uint64_t b, bool accumulate) {     \
+      asm volatile(                                                                          \
+          "{\n"                                                                              \
+          ".reg .pred p;\n"                                                                  \
+          "setp.ne.b32 p, %" c_number                                                        \
+          ", 0;\n"                                                                           \
+          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type              \
+          " {" QUIRE_NUMBERS_##count "}, %" a_number ", %" b_number                          \
+                                     ", p, 1, 1, 0, 0;\n"                                    \
+                                     "}"                                                     \
+          : QUIRE_SUMS_##count                                                               \
+          : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                              \
+    }                                                                                        \
+  };
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 64, "64", "65", "66")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 64, "64", "65", "66")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 192, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 192, 96, "96", "97", "98")
+
+// Registers of each thread of this warpgroup from here on; the block's must not exceed its
+// launch's.
+template <int kCount>
+DEVICE void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+DEVICE void GiveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+#endif  // QUIRE_HOPPER_CUH_

@@ -1,0 +1,156 @@
+// What bodies for few rows of x have in common: rows of x in shared memory, and tiles of weight
+// rows whose parts are summed by kParts warps, a group.
+//
+// Where kFoursTiles is 0, the 16 rows of a tile are the tensor core's rows, and those of x its
+// columns. Otherwise it is the other way round: a tile is one or two times 8 rows, and each 16 k of
+// x lie in the order in which
+// linear_fours.cuh gives those of a weight, four elements a lane: words 0, 2, 4, 6, then 1, 3,
+// 5, 7. Within a step of the tensor core neither side nor order changes a bit.
+#ifndef QUIRE_LINEAR_COLUMNS_CUH_
+#define QUIRE_LINEAR_COLUMNS_CUH_
+
+#include "linear.cuh"
+
+template <int kCapacity, int kGroups, int kFoursTiles>
+struct LinearColumns {
+  static_assert(kCapacity >= 1 && kCapacity <= 16);
+  static constexpr bool kFours = kFoursTiles > 0;
+  static constexpr int kTileRows = kFours ? 8 * kFoursTiles : 16;
+  static constexpr int kColumnTiles = (kCapacity + 7) / 8;
+  static constexpr int kGroupThreads = kParts * kWarpThreads;
+  static constexpr int kThreads = kGroups * kGroupThreads;
+  static constexpr int kTiles = (kN + kTileRows - 1) / kTileRows;
+
+  // Sums: [kGroups][kParts][8 kColumnTiles rows of x][kTileRows + 4] f32. x:
+  // [kCapacity][2 kPaddedK + 16], an odd number of 16 bytes a row where K is a multiple of 16, free
+  // of conflicts; then 16 bytes that the last row's last matrices may read and nothing uses.
+  static constexpr int kSumStride = kTileRows + 4;
+  static constexpr int kPartSums = 8 * kColumnTiles * kSumStride;
+  static constexpr int kSumBytes = kGroups * kParts * kPartSums * 4;
+  static constexpr int kXRowBytes = kPaddedK * kElementBytes + 16;
+  static constexpr int kXBytes = kCapacity * kXRowBytes + 16;
+
+  // Of a lane: a tile of 16 x 8 each.
+  static constexpr int kXTiles = kFours ? 1 : kColumnTiles;
+  using Sums = float[kFours ? kFoursTiles : kColumnTiles][4];
+
+  // Rows of x that a group's threads finish at once, and how often.
+  static constexpr int kFinishedRows = kGroupThreads / kTileRows;
+  static constexpr int kFinishes = (8 * kColumnTiles + kFinishedRows - 1) / kFinishedRows;
+
+  // Rows of x from operands.first_row on.
+  static DEVICE int Rows(const LinearOperands& operands) {
+    const int left = operands.rows - operands.first_row;
+    return left < kCapacity ? left : kCapacity;
+  }
+
+  // x to shared memory, eight loads a thread in flight. All threads of the block.
+  static DEVICE void LoadX(const LinearOperands& operands, uint8_t* x_rows) {
+    constexpr int kRowChunks = kPaddedK / kChunk, kLoadedChunks = kK / kChunk;
+    constexpr int kBatch = 8;
+    const int chunks = Rows(operands) * kRowChunks;
+    const auto* x = reinterpret_cast<const Words4*>(operands.x + int64_t{operands.first_row} * kK);
+    for (int begin = threadIdx.x; begin < chunks; begin += kBatch * kThreads) {
+      Words4 words[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = begin + i * kThreads;
+        const int row = at / kRowChunks, chunk = at % kRowChunks;
+        words[i] = {};
+        if (at < chunks && chunk < kLoadedChunks) words[i] = x[row * kLoadedChunks + chunk];
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = begin + i * kThreads;
+        if (at >= chunks) continue;
+        const int chunk = at % kRowChunks;
+        uint8_t* row = x_rows + at / kRowChunks * kXRowBytes;
+        if constexpr (kFours) {
+          auto* words_of_step = reinterpret_cast<uint32_t*>(row + chunk / 2 * 32 + chunk % 2 * 8);
+          words_of_step[0] = words[i].x;
+          words_of_step[1] = words[i].z;
+          words_of_step[4] = words[i].y;
+          words_of_step[5] = words[i].w;
+        } else {
+          *reinterpret_cast<Words4*>(row + chunk * 16) = words[i];
+        }
+      }
+    }
+  }
+
+  // Where this lane reads matrices of x from, from `k` on: row lane % 8 of each column tile and
+  // chunk lane / 8 of each 32 k; with kFours, row lane % 16 and chunk lane / 16 of each 16 k.
+  // Columns past the rows repeat the last row: no column reaches another.
+  static DEVICE void XAddresses(const LinearOperands& operands, const uint8_t* x_rows, int k,
+                                uint32_t (&x_at)[kXTiles]) {
+    const int lane = threadIdx.x % kWarpThreads, rows = Rows(operands);
+#pragma unroll
+    for (int tile = 0; tile < kXTiles; ++tile) {
+      const int row = kFours ? lane % 16 : 8 * tile + lane % 8;
+      x_at[tile] = SharedAddress(x_rows) + (row < rows ? row : rows - 1) * kXRowBytes +
+                   k * kElementBytes + lane / (kFours ? 16 : 8) * 16;
+    }
+  }
+
+  // The elements of a tile that this thread finishes: weight row `n`, rows
+  // x_row + kFinishedRows i of x.
+  struct Finisher {
+    int n, x_row, rows;
+    float bias, residual[kFinishes];
+
+    // Loads what comes after the product.
+    DEVICE Finisher(const LinearOperands& operands, int tile) {
+      const int thread = threadIdx.x % kGroupThreads;
+      n = tile * kTileRows + thread % kTileRows;
+      x_row = thread / kTileRows;
+      rows = Rows(operands);
+      bias = 0;
+      if (kHasBias && n < kN) bias = operands.bias[n];
+#pragma unroll
+      for (int i = 0; i < kFinishes; ++i) {
+        residual[i] = 0;
+        if (kHasResidual && Has(i)) residual[i] = ToFloat(operands.residual[At(operands, i)]);
+      }
+    }
+    DEVICE bool Has(int i) const { return n < kN && x_row + kFinishedRows * i < rows; }
+    DEVICE int64_t At(const LinearOperands& operands, int i) const {
+      return int64_t{operands.first_row + x_row + kFinishedRows * i} * kN + n;
+    }
+
+    // Adds the parts' sums and stores. `sums` are the group's in shared memory.
+    DEVICE void Run(const LinearOperands& operands, float* sums, const Sums& sum) const {
+      const int thread = threadIdx.x % kGroupThreads, lane = thread % kWarpThreads;
+      const int group = threadIdx.x / kGroupThreads, part = thread / kWarpThreads;
+      SyncThreads(1 + group, kGroupThreads);  // the tile before is finished
+      float* part_sums = sums + part * kPartSums;
+      const int g = lane / 4, pair = lane % 4 * 2;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if constexpr (kFours) {
+          if (e / 2 >= kColumnTiles) continue;
+#pragma unroll
+          for (int i = 0; i < kFoursTiles; ++i) {
+            part_sums[(g + e / 2 * 8) * kSumStride + 8 * i + pair + e % 2] = sum[i][e];
+          }
+        } else {
+#pragma unroll
+          for (int i = 0; i < kColumnTiles; ++i) {
+            part_sums[(8 * i + pair + e % 2) * kSumStride + g + e / 2 * 8] = sum[i][e];
+          }
+        }
+      }
+      SyncThreads(1 + group, kGroupThreads);
+#pragma unroll
+      for (int i = 0; i < kFinishes; ++i) {
+        if (!Has(i)) continue;
+        const float* element = sums + (x_row + kFinishedRows * i) * kSumStride + n % kTileRows;
+        float total = element[0];
+#pragma unroll
+        for (int p = 1; p < kParts; ++p) total = Add(total, element[p * kPartSums]);
+        operands.y[At(operands, i)] = Finish(total, bias, residual[i]);
+      }
+    }
+  };
+};
+
+#endif  // QUIRE_LINEAR_COLUMNS_CUH_

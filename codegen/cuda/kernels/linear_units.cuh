@@ -1,0 +1,199 @@
+// How bodies with tiles of kTokens rows of x by kTileRows rows of the weight share out a linear.
+//
+// A unit is one of the first `whole_tiles` tiles, or one part of K of one of the others, so that
+// the last round of tiles, or the only one, goes round all blocks. Blocks take units at the stride
+// of the grid. Tiles run down bands of kBandTiles tiles of x, so that the blocks at work share rows
+// of both operands in L2.
+#ifndef QUIRE_LINEAR_UNITS_CUH_
+#define QUIRE_LINEAR_UNITS_CUH_
+
+#include "linear.cuh"
+
+template <int kTokens, int kTileRows>
+struct LinearUnits {
+  static constexpr int kBandTiles = 2048 / kTokens;
+  static constexpr int kRowTileCount = (kN + kTileRows - 1) / kTileRows;
+
+  // Where a tile begins.
+  struct Place {
+    int token_begin, row_begin;
+
+    DEVICE Place(const LinearOperands& operands, int tile) {
+      const int token_tiles = (operands.rows + kTokens - 1) / kTokens;
+      const int band = tile / (kBandTiles * kRowTileCount);
+      const int in_band = tile - band * (kBandTiles * kRowTileCount);
+      const int left = token_tiles - band * kBandTiles;
+      const int width = left < kBandTiles ? left : kBandTiles;
+      row_begin = in_band / width * kTileRows;
+      token_begin = (band * kBandTiles + in_band % width) * kTokens;
+    }
+  };
+
+  static DEVICE int Count(const LinearOperands& operands) {
+    const int tiles = (operands.rows + kTokens - 1) / kTokens * kRowTileCount;
+    return operands.whole_tiles + (tiles - operands.whole_tiles) * kParts;
+  }
+
+  // What one unit is. Computed where it is asked for, as registers are few.
+  struct Unit {
+    int number, whole_tiles;
+
+    DEVICE Unit(const LinearOperands& operands, int unit)
+        : number(unit), whole_tiles(operands.whole_tiles) {}
+    DEVICE bool whole() const { return number < whole_tiles; }
+    // Its tile's number among those that are cut.
+    DEVICE int cut_tile() const { return (number - whole_tiles) / kParts; }
+    DEVICE int tile() const { return whole() ? number : whole_tiles + cut_tile(); }
+    DEVICE int first_part() const { return whole() ? 0 : (number - whole_tiles) % kParts; }
+    DEVICE int end_part() const { return whole() ? kParts : first_part() + 1; }
+  };
+
+  // A place in the block's sequence of stages: unit after unit, in each part after part.
+  struct Cursor {
+    int unit, unit_count, part, k, part_end;
+    int token_begin, row_begin;  // of the tile
+
+    // At the first stage that is not empty, from the block's first unit on.
+    DEVICE void Begin(const LinearOperands& operands) {
+      unit = blockIdx.x;
+      unit_count = Count(operands);
+      if (done()) return;
+      EnterUnit(operands);
+      SkipEmptyParts(operands);
+    }
+    DEVICE bool done() const { return unit >= unit_count; }
+
+    DEVICE void EnterPart() {
+      k = PartBegin(part);
+      part_end = PartBegin(part + 1);
+    }
+    DEVICE void EnterUnit(const LinearOperands& operands) {
+      const Unit here(operands, unit);
+      part = here.first_part();
+      EnterPart();
+      const Place place(operands, here.tile());
+      token_begin = place.token_begin;
+      row_begin = place.row_begin;
+    }
+    DEVICE void SkipEmptyParts(const LinearOperands& operands) {
+      while (!done() && k >= part_end) {
+        if (unit < operands.whole_tiles && part < kParts - 1) {
+          ++part;
+          EnterPart();
+        } else {
+          unit += gridDim.x;
+          if (!done()) EnterUnit(operands);
+        }
+      }
+    }
+    DEVICE void NextStage(const LinearOperands& operands) {
+      k += kStageK;
+      SkipEmptyParts(operands);
+    }
+  };
+};
+
+// Lane t of four holds elements 2t, 2t + 1 of each of four tiles of 8 columns; afterwards all 8 of
+// tile t, in order.
+DEVICE void GatherTile(float (&values)[4][2]) {
+  const int t = threadIdx.x % 4;
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j & bit) continue;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float sent = t & bit ? values[j][e] : values[j | bit][e];
+        const float got = ShuffleXor(sent, bit);
+        if (t & bit) {
+          values[j][e] = got;
+        } else {
+          values[j | bit][e] = got;
+        }
+      }
+    }
+  }
+}
+
+// Finishes and stores eight columns from `n` of one row; nothing outside y.
+DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
+                       const float (&values)[4][2]) {
+  if (row >= operands.rows || n >= kN) return;
+  const int64_t element = int64_t{row} * kN + n;
+  // 16 bytes at once where rows of y begin at multiples of them.
+  if constexpr (kN % 8 == 0) {
+    struct alignas(16) Eight {
+      Output values[8];
+    };
+    Eight residual = {}, y;
+    if constexpr (kHasResidual) {
+      residual = *reinterpret_cast<const Eight*>(operands.residual + element);
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      y.values[e] = Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
+                           ToFloat(residual.values[e]));
+    }
+    *reinterpret_cast<Eight*>(operands.y + element) = y;
+  } else {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      if (n + e >= kN) continue;
+      operands.y[element + e] = Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
+                                       kHasResidual ? ToFloat(operands.residual[element + e]) : 0);
+    }
+  }
+}
+
+// Sums of one part, or the totals of all, that `kThreads` threads hold together: kWords each.
+template <int kThreads, int kWords>
+struct PartSums {
+  static constexpr int64_t kBytes = int64_t{kParts} * kThreads * kWords * 4;
+
+  // Leaves one part's sums in slot `slot` of the workspace; true in the threads that come last,
+  // whose sums are then the total of all parts. Threads meet at barrier `id`; `flag` is theirs.
+  static DEVICE bool Merge(const LinearOperands& operands, int slot, int part, int id,
+                           uint32_t* flag, float (&sums)[kWords]) {
+    constexpr int kFragments = kWords / 4;
+    const int thread = threadIdx.x % kThreads;
+    auto* arrivals = reinterpret_cast<uint32_t*>(operands.workspace) + slot;
+    auto* parts =
+        reinterpret_cast<float*>(operands.workspace + kArrivalBytes + slot * kBytes) + thread * 4;
+    constexpr int kPartWords = kThreads * kWords;
+#pragma unroll
+    for (int i = 0; i < kFragments; ++i) {
+      float words[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) words[e] = sums[4 * i + e];
+      StoreToL2(parts + part * kPartWords + i * kThreads * 4, words);
+    }
+    SyncThreads(id, kThreads);
+    if (thread == 0) *flag = CountArrival(arrivals, 1);
+    SyncThreads(id, kThreads);
+    if (*flag != kParts - 1) return false;
+    if (thread == 0) *arrivals = 0;
+    // Four fragments at a time, so that sixteen loads are in flight.
+    constexpr int kBatch = 4;
+    static_assert(kFragments % kBatch == 0);
+#pragma unroll
+    for (int begin = 0; begin < kFragments; begin += kBatch) {
+      float loaded[kParts][kBatch][4];
+#pragma unroll
+      for (int i = 0; i < kParts * kBatch; ++i) {
+        LoadFromL2(loaded[i / kBatch][i % kBatch],
+                   parts + i / kBatch * kPartWords + (begin + i % kBatch) * kThreads * 4);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch * 4; ++i) {
+        float sum = loaded[0][i / 4][i % 4];
+#pragma unroll
+        for (int p = 1; p < kParts; ++p) sum = Add(sum, loaded[p][i / 4][i % 4]);
+        sums[4 * begin + i] = sum;
+      }
+    }
+    return true;
+  }
+};
+
+#endif  // QUIRE_LINEAR_UNITS_CUH_

@@ -1,0 +1,200 @@
+// A linear over many rows for sm_90a: tiles of 128 rows of x by kTileRows rows of the weight, by
+// products of warpgroups.
+//
+// Template:  kStages stages; kChained: the second warpgroup gets a stage when the first is done
+//            with it, which keeps them apart, so that one adds to its totals while the other
+//            multiplies.
+// Work:      in units (linear_units.cuh). Warpgroup 0 copies; 1 and 2 have 64 rows of x each.
+// Ring:      [128 + kTileRows rows] x 64 k a stage, one box of each operand.
+// Barriers:  full: the bytes of a stage are there. half: the first warpgroup has read it (chained).
+//            free: both have.
+// Dependent launch: the first stages of weights are asked for before the prior grid ends, x after.
+// Reduction: a part is summed in registers, then added to the unit's total. The parts of a tile
+// that
+//            is cut are left in the workspace, each warpgroup's own; the last of four adds them in
+//            order.
+// Shared memory, in bytes:
+//   0              ring: [kStages][128 + kTileRows rows x 128], rows swizzled, those of x first
+//   kRingBytes     barriers: [3][kStages] of 8
+//   + kBarrierBytes  the arrival number of a part, for each warpgroup
+// Workspace: [kArrivalBytes] u32 a cut tile and warpgroup, zero before and after; then PartSums of
+//            each.
+// Measured:  on an H200, kernels.md: a width of 192 is 0.96 to 0.98 of cuBLAS from 512 rows on, and
+//            128 the better one for few tiles.
+#ifndef QUIRE_LINEAR_WARPGROUP_CUH_
+#define QUIRE_LINEAR_WARPGROUP_CUH_
+
+#include "hopper.cuh"
+#include "linear_units.cuh"
+
+template <int kTileRows, int kStages, bool kChained>
+struct LinearWarpgroup {
+  static constexpr int kTokens = 128;
+  static constexpr int kConsumers = 2, kGroupTokens = kTokens / kConsumers;
+  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
+  using Units = LinearUnits<kTokens, kTileRows>;
+  using Cursor = typename Units::Cursor;
+  static_assert(kWholeStages, "boxes do not end with a part");
+
+  static constexpr int kXBytes = kTokens * kStageRowBytes;
+  static constexpr int kStageBytes = kXBytes + kTileRows * kStageRowBytes;
+  static constexpr int kRingBytes = kStages * kStageBytes;
+  static constexpr int kBarrierBytes = 3 * 8 * kStages;
+  static_assert(kSharedBytes >= kRingBytes + kBarrierBytes + 4 * kConsumers,
+                "the launch rule's bytes");
+  static constexpr int kThreadSums = kTileRows / 2;
+  using Merger = PartSums<kWarpgroupThreads, kThreadSums>;
+
+  // A stage of the ring and the parity of its phase.
+  struct Turn {
+    int stage = 0, parity = 0;
+
+    DEVICE void Next() {
+      if (++stage == kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  };
+
+  // Shared addresses.
+  struct Ring {
+    uint32_t begin;
+
+    DEVICE uint32_t x(int stage) const { return begin + stage * kStageBytes; }
+    DEVICE uint32_t weight(int stage) const { return x(stage) + kXBytes; }
+    DEVICE uint32_t full(int stage) const { return begin + kRingBytes + 8 * stage; }
+    DEVICE uint32_t half(int stage) const { return full(stage) + 8 * kStages; }
+    DEVICE uint32_t free(int stage) const { return full(stage) + 16 * kStages; }
+
+    DEVICE void Init() const {
+      constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
+      for (int i = 0; i < kStages; ++i) {
+        InitBarrier(full(i), 1);
+        InitBarrier(half(i), kWarps);
+        InitBarrier(free(i), kChained ? kWarps : kConsumers * kWarps);
+      }
+      FenceBarriers();
+    }
+  };
+
+  // One thread: keeps the ring full.
+  static DEVICE void Produce(const LinearOperands& operands, const TensorMap& x,
+                             const TensorMap& weight, const Ring& ring) {
+    WaitForWeight();
+    Cursor at;
+    at.Begin(operands);
+    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
+      ArriveExpecting(ring.full(i), kStageBytes);
+      CopyBox(ring.weight(i), weight, at.k, at.row_begin, ring.full(i));
+    }
+    AllowNextGrid();
+    WaitForPriorGrid();
+    at.Begin(operands);
+    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
+      CopyBox(ring.x(i), x, at.k, at.token_begin, ring.full(i));
+    }
+    for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
+      WaitForPhase(ring.free(turn.stage), turn.parity);
+      ArriveExpecting(ring.full(turn.stage), kStageBytes);
+      CopyBox(ring.weight(turn.stage), weight, at.k, at.row_begin, ring.full(turn.stage));
+      CopyBox(ring.x(turn.stage), x, at.k, at.token_begin, ring.full(turn.stage));
+    }
+  }
+
+  // One part's sums of this warpgroup, added to its totals.
+  static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
+                             float (&total)[kThreadSums]) {
+    if (stages == 0) return;
+    const bool waits_for_half = kChained && consumer == 1;
+    const auto release = [&](int stage) {
+      if (threadIdx.x % kWarpThreads != 0) return;
+      Arrive(kChained && consumer == 0 ? ring.half(stage) : ring.free(stage));
+    };
+    float sum[kThreadSums];
+    int before = 0;
+    for (int i = 0; i < stages; ++i) {
+      WaitForPhase(waits_for_half ? ring.half(turn.stage) : ring.full(turn.stage), turn.parity);
+      const uint64_t a = OperandAt(ring.x(turn.stage) + consumer * kGroupTokens * kStageRowBytes);
+      const uint64_t b = OperandAt(ring.weight(turn.stage));
+      BeginProducts();
+#pragma unroll
+      for (int step = 0; step < kStageK / kStepK; ++step) {
+        WarpgroupProduct<Element, kTileRows>::Run(sum, a + 2 * step, b + 2 * step,
+                                                  step > 0 || i > 0);
+      }
+      CommitProducts();
+      WaitForProducts<1>();
+      if (i > 0) release(before);
+      before = turn.stage;
+      turn.Next();
+    }
+    WaitForProducts<0>();
+    HoldProducts(sum);
+    release(before);
+#pragma unroll
+    for (int i = 0; i < kThreadSums; ++i) total[i] = Add(total[i], sum[i]);
+  }
+
+  static DEVICE void Store(const LinearOperands& operands, const typename Units::Place& at,
+                           int consumer, const float (&total)[kThreadSums]) {
+    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+    const int lane = threadIdx.x % kWarpThreads;
+    const int row = at.token_begin + consumer * kGroupTokens + warp * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < kThreadSums / 16; ++i) {  // 32 columns
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float values[4][2];
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+          values[j / 2][j % 2] = total[16 * i + j / 2 * 4 + 2 * half + j % 2];
+        GatherTile(values);
+        StoreEight(operands, row + 8 * half, at.row_begin + 32 * i + lane % 4 * 8, values);
+      }
+    }
+  }
+
+  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer,
+                             uint32_t* flag) {
+    WaitForPriorGrid();
+    Turn turn;
+    const int unit_count = Units::Count(operands);
+    for (int number = blockIdx.x; number < unit_count; number += gridDim.x) {
+      const typename Units::Unit unit(operands, number);
+      float total[kThreadSums];
+#pragma unroll
+      for (int i = 0; i < kThreadSums; ++i) total[i] = 0;
+      for (int part = unit.first_part(); part < unit.end_part(); ++part) {
+        AddPart(ring, consumer, PartStages(part), turn, total);
+      }
+      if (unit.whole() || Merger::Merge(operands, unit.cut_tile() * kConsumers + consumer,
+                                        unit.first_part(), 1 + consumer, flag + consumer, total)) {
+        Store(operands, typename Units::Place(operands, unit.tile()), consumer, total);
+      }
+    }
+  }
+
+  static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
+                         const TensorMap& weight) {
+    const Ring ring{SharedAddress(SharedMemory())};
+    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kRingBytes + kBarrierBytes);
+    if (threadIdx.x == 0) {
+      PrefetchMap(x);
+      PrefetchMap(weight);
+      ring.Init();
+    }
+    SyncBlock();
+    // 168 registers a thread at launch.
+    const int warpgroup = threadIdx.x / kWarpgroupThreads;
+    if (warpgroup == 0) {
+      GiveRegisters<24>();
+      if (threadIdx.x == 0) Produce(operands, x, weight, ring);
+    } else {
+      TakeRegisters<240>();
+      Consume(operands, ring, warpgroup - 1, flag);
+    }
+  }
+};
+
+#endif  // QUIRE_LINEAR_WARPGROUP_CUH_

@@ -1,0 +1,24 @@
+// The texts of linear kernels.
+#ifndef QUIRE_CODEGEN_CUDA_LINEAR_SOURCE_H_
+#define QUIRE_CODEGEN_CUDA_LINEAR_SOURCE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "codegen/cuda/linear.h"
+
+namespace quire {
+
+// "few", "tile", "warpgroup": linear_....cuh.
+absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body);
+
+// What parts of K begin at multiples of: a tensor-core step, or the weight's block.
+int64_t CudaLinearGrain(DType weight);
+
+// The text of a kernel whose other fields are set.
+std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel);
+
+}  // namespace quire
+
+#endif  // QUIRE_CODEGEN_CUDA_LINEAR_SOURCE_H_

@@ -1,0 +1,65 @@
+// The linear body of warpgroups, its source run on the CPU, against the arithmetic that
+// codegen/cuda/linear.h states.
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/codegen/cuda_emulator.h"
+#include "tests/codegen/cuda_hopper_emulator.h"
+#include "tests/codegen/cuda_linear_case.h"
+
+namespace quire::emulated {
+
+namespace one_stage_a_part {
+using Element = Bf16;
+using Output = Bf16;
+constexpr int kN = 205, kK = 256, kGrain = 16;
+constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = true;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+#include <linear_warpgroup.cuh>
+}  // namespace one_stage_a_part
+#undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_UNITS_CUH_
+#undef QUIRE_LINEAR_WARPGROUP_CUH_
+
+namespace blocks_of_256 {
+using Element = F16;
+using Output = F32;
+constexpr int kN = 264, kK = 768, kGrain = 256;
+constexpr bool kHasBias = false, kHasResidual = false, kWeightIsWritten = false;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+#include <linear_warpgroup.cuh>
+}  // namespace blocks_of_256
+
+namespace {
+
+template <typename Body, typename Operands, typename TestCase>
+void RunTiles(const TestCase& c, int grid, int tile_rows) {
+  const TensorMap x{c.x.data(), c.rows, c.k(), 128};
+  const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
+  const int tiles = (c.rows + 127) / 128 * Body::Units::kRowTileCount;
+  // Whole tiles, and others that are cut.
+  c.template Run<Operands>(grid, tiles / 2, Body::kThreads,
+                           Body::kRingBytes + Body::kBarrierBytes + 8,
+                           [&](const Operands& operands) { Body::Run(operands, x, weight); });
+}
+
+#define QUIRE_CASE(space)                                                                     \
+  using Operands = space::LinearOperands;                                                     \
+  using TestCase = Case<space::Element, space::Output, space::kN, space::kK, space::kHasBias, \
+                        space::kHasResidual>;
+
+TEST(CudaLinearWarpgroupEmulatedTest, RaggedEndsOfRowsAndColumns) {
+  QUIRE_CASE(one_stage_a_part);
+  RunTiles<one_stage_a_part::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
+  RunTiles<one_stage_a_part::LinearWarpgroup<192, 5, true>, Operands>(TestCase{131}, 1, 192);
+}
+TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
+  QUIRE_CASE(blocks_of_256);
+  RunTiles<blocks_of_256::LinearWarpgroup<128, 4, false>, Operands>(
+      TestCase{70, blocks_of_256::kGrain}, 2, 128);
+  RunTiles<blocks_of_256::LinearWarpgroup<192, 5, true>, Operands>(
+      TestCase{70, blocks_of_256::kGrain}, 5, 192);
+}
+
+}  // namespace
+}  // namespace quire::emulated
