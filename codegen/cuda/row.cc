@@ -51,19 +51,20 @@ class CudaRow : public CudaKernel {
   CudaRow(const Func& func, const RowPlan& plan, CudaRowText text, const CudaLimits& limits)
       : divisible_(plan.divisible),
         units_(plan.units),
-        warps_(static_cast<int64_t>(limits.multiprocessors) * kWarpsPerMultiprocessor),
         rows_per_block_(plan.row_threads == 32 ? kRowWarpsPerBlock : 1) {
     entries_.push_back({kEntry, std::move(text.source), text.block_threads, text.shared_bytes});
     const auto add = [&](CudaArgument::Kind kind, int64_t value = 0) {
       arguments_.push_back({kind, value});
     };
     int64_t operands = static_cast<int64_t>(func.args().size() + func.returns().size());
-    bool appends = false, takes = false;
+    bool appends = false, takes = false, turns = false;
     for (const auto& op : func.ops()) {
+      turns |= op->Is(OpKind::kRope);
       appends |= op->Is(OpKind::kKvAppend);
       takes |= op->Is(OpKind::kTake);
       operands += op->Is(OpKind::kKvAppend) ? 1 : 0;
     }
+    warps_ = int64_t{limits.multiprocessors} * (turns ? kTurningWarps : kWarps);
     for (int64_t i = 0; i < operands; ++i) add(CudaArgument::Kind::kOperand, i);
     if (appends) add(CudaArgument::Kind::kTokenSlots);
     if (takes) add(CudaArgument::Kind::kHeader);
@@ -84,11 +85,13 @@ class CudaRow : public CudaKernel {
   }
 
  private:
-  // Enough that memory is busy while a row's last warps end.
-  static constexpr int64_t kWarpsPerMultiprocessor = 128;
+  // Of a multiprocessor: enough that memory is busy while the last ones end; fewer where each has
+  // angles to compute first.
+  static constexpr int64_t kWarps = 256, kTurningWarps = 32;
 
   const bool divisible_;
-  const int64_t units_, warps_, rows_per_block_;
+  const int64_t units_, rows_per_block_;
+  int64_t warps_ = 0;  // that rows are divided for
   std::vector<CudaArgument> arguments_;
 };
 

@@ -43,6 +43,8 @@ class CudaRowEmitter {
     // Of a walk in pairs: this is the first (1) or second (2) half's element at `pair`.
     int half = 0;
     std::string pair;
+    // Of a fixed offset: every so many'th lane of the warp has the same.
+    int lanes = 32;
 
     bool IsFixed() const { return fixed && segment == "0"; }
   };
@@ -95,7 +97,10 @@ class CudaRowEmitter {
 
   // Rope (row_emit_rope.cc).
   std::string EvaluateRope(const Op& op, const Place& place);
-  std::string TurnsAt(const Op& op, const std::string& pair, int64_t dims, int vector, bool fixed);
+  std::string TurnsAt(const Op& op, const std::string& pair, int64_t dims, int vector,
+                      const Place& place);
+  std::string FrequenciesAt(const Op& op, const std::string& pair, int64_t dims, int count,
+                            const std::string& position);
   std::string Table(const std::vector<double>& numbers);
 
   // Text.

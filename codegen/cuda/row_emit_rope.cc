@@ -1,6 +1,7 @@
 // Rotary embedding. Angles are position * frequency in double precision, so that cosines and sines
 // are good to 1.5e-7 at any position; a lane computes those of its pairs once for all its heads,
 // and before the wait, where its places in a head are fixed.
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@
 
 namespace quire {
 namespace {
+
+constexpr int kWarp = 32;
 
 std::string DoubleText(double value) {
   char text[40];
@@ -41,28 +44,19 @@ std::string CudaRowEmitter::Table(const std::vector<double>& numbers) {
   return name;
 }
 
-// Cosines and sines of `vector` pairs from `pair` on; ropes that turn alike share them.
-std::string CudaRowEmitter::TurnsAt(const Op& op, const std::string& pair, int64_t dims, int vector,
-                                    bool fixed) {
-  const Op* positions = PositionsOf(op);
-  if (positions == nullptr) {
-    status_ = absl::UnimplementedError(
-        absl::StrCat("cuda: row kernel: %", op.name, ": rope: positions that are no argument's"));
-    return "none";
-  }
-  const std::string position =
-      Define("int", absl::StrCat("LoadGlobal(a", argument_of_.at(positions), " + row)"), true);
-  const std::string frequencies_of = absl::StrCat("Frequencies<", vector, ">(");
-  std::string frequencies =
-      absl::StrCat(frequencies_of, Table(RopeFrequencies(op, dims)), " + ", pair, ")");
+// Radians per position of `count` pairs from `pair` on, for this position.
+std::string CudaRowEmitter::FrequenciesAt(const Op& op, const std::string& pair, int64_t dims,
+                                          int count, const std::string& position) {
+  const std::string load = absl::StrCat("Frequencies<", count, ">(");
+  std::string frequencies = absl::StrCat(load, Table(RopeFrequencies(op, dims)), " + ", pair, ")");
   if (op.Text(AttrKind::kScaling) == "dynamic") {
     const std::string growth = Define(
         "double",
         absl::StrCat("LogGrowth(", position, ", ", DoubleText(op.Float(AttrKind::kScaleFactor)),
                      ", ", DoubleText(static_cast<double>(op.Int(AttrKind::kOriginalTokens))), ")"),
         true);
-    frequencies = absl::StrCat("Shrink(", frequencies, ", ", frequencies_of,
-                               Table(RopeGrowthExponents(dims)), " + ", pair, "), ", growth, ")");
+    frequencies = absl::StrCat("Shrink(", frequencies, ", ", load, Table(RopeGrowthExponents(dims)),
+                               " + ", pair, "), ", growth, ")");
   }
   if (op.num_operands() > 2) {
     const Op& factors = *op.operand(2);
@@ -71,13 +65,41 @@ std::string CudaRowEmitter::TurnsAt(const Op& op, const std::string& pair, int64
           absl::StrCat("cuda: row kernel: %", op.name, ": rope: factors that are no argument's"));
       return "none";
     }
-    frequencies = absl::StrCat("Divide(", frequencies, ", Load<", vector, ">(a",
+    frequencies = absl::StrCat("Divide(", frequencies, ", Load<", count, ">(a",
                                argument_of_.at(&factors), " + ", pair, "))");
   }
-  return Define(absl::StrCat("Turns<", vector, ">"),
-                absl::StrCat("TurnsOf(", position, ", ", frequencies, ", ",
-                             FloatText(op.Float(AttrKind::kMagnitude)), ")"),
-                fixed);
+  return frequencies;
+}
+
+// Cosines and sines of `vector` pairs from `pair` on, which `place` has; ropes that turn alike
+// share them, and lanes that have the same pairs share the work.
+std::string CudaRowEmitter::TurnsAt(const Op& op, const std::string& pair, int64_t dims, int vector,
+                                    const Place& place) {
+  const Op* positions = PositionsOf(op);
+  if (positions == nullptr) {
+    status_ = absl::UnimplementedError(
+        absl::StrCat("cuda: row kernel: %", op.name, ": rope: positions that are no argument's"));
+    return "none";
+  }
+  const std::string position =
+      Define("int", absl::StrCat("LoadGlobal(a", argument_of_.at(positions), " + row)"), true);
+  const auto turns_of = [&](const std::string& first, int count) {
+    return absl::StrCat("TurnsOf(", position, ", ", FrequenciesAt(op, first, dims, count, position),
+                        ", ", FloatText(op.Float(AttrKind::kMagnitude)), ")");
+  };
+  const std::string type = absl::StrCat("Turns<", vector, ">");
+  if (!place.fixed || place.lanes == kWarp || vector == 1) {
+    return Define(type, turns_of(pair, vector), place.fixed);
+  }
+  const int own = std::max(1, vector * place.lanes / kWarp);
+  const std::string sharing = absl::StrCat(vector, ", ", place.lanes);
+  const std::string first =
+      Define("int", absl::StrCat(pair, " + Sharing<", sharing, ">::First()"), true);
+  return Define(
+      type,
+      absl::StrCat("Gather<", sharing, ">(",
+                   Define(absl::StrCat("Turns<", own, ">"), turns_of(first, own), true), ")"),
+      true);
 }
 
 std::string CudaRowEmitter::EvaluateRope(const Op& op, const Place& place) {
@@ -101,7 +123,7 @@ std::string CudaRowEmitter::EvaluateRope(const Op& op, const Place& place) {
         own.half == 1 ? Define("int", absl::StrCat(own.pair, " + ", width / 2), own.fixed)
                       : own.pair;
     turned = Define("Vec", absl::StrCat("Turn(", value, ", ", partner_at(other), ", ",
-                                        TurnsAt(op, own.pair, dims, vector, own.fixed), ", ",
+                                        TurnsAt(op, own.pair, dims, vector, own), ", ",
                                         own.half == 1 ? "true" : "false", ")"));
   } else if (is_half || vector == 1) {
     // The partner is `distance` away; elements past dims look at the last pair, in vain.
@@ -122,16 +144,15 @@ std::string CudaRowEmitter::EvaluateRope(const Op& op, const Place& place) {
     const std::string pair =
         is_half ? Define("int", absl::StrCat(is_first, " ? ", inside, " : ", other), own.fixed)
                 : Define("int", absl::StrCat(inside, " / 2"), own.fixed);
-    turned = Define("Vec",
-                    absl::StrCat("Turn(", value, ", ", partner_at(other), ", ",
-                                 TurnsAt(op, pair, dims, vector, own.fixed), ", ", is_first, ")"));
+    turned = Define("Vec", absl::StrCat("Turn(", value, ", ", partner_at(other), ", ",
+                                        TurnsAt(op, pair, dims, vector, own), ", ", is_first, ")"));
   } else {
     const std::string inside = dims == width ? own.offset
                                              : absl::StrCat("(", own.offset, " < ", dims, " ? ",
                                                             own.offset, " : ", dims - vector, ")");
     const std::string pair = Define("int", absl::StrCat(inside, " / 2"), own.fixed);
     turned = Define("Vec", absl::StrCat("TurnNeighbours(", value, ", ",
-                                        TurnsAt(op, pair, dims, vector / 2, own.fixed), ")"));
+                                        TurnsAt(op, pair, dims, vector / 2, own), ")"));
   }
   if (dims != width) {
     turned = Define(

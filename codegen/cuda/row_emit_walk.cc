@@ -82,6 +82,7 @@ std::vector<CudaRowEmitter::Spot> CudaRowEmitter::SegmentSpots(const RowWalk& wa
       walk.chunks * walk.lanes * plan_.vector, half, fixed);
   Place& place = first.place;
   place.length = walk.length;
+  place.lanes = walk.lanes;
   place.segment = Define("int", absl::StrCat(unit, " * ", per_warp, " + lane / ", walk.lanes));
   if (walk.segments % per_warp != 0) {
     const std::string exists = Define("bool", absl::StrCat(place.segment, " < ", walk.segments));

@@ -164,7 +164,7 @@ TEST(CudaRowTest, CasesCompileWithoutSpills) {
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
   std::string source;
   std::vector<int> threads;
-  for (size_t i = 0; i < CudaRowCases().size(); i += 7) {
+  for (size_t i = 0; i < CudaRowCases().size(); i += 13) {
     const auto kernel = MakeCudaRow(CudaRowCases()[i], kRowLimits);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     const CudaEntry& entry = (*kernel)->entries()[0];

@@ -231,6 +231,27 @@ DEVICE Turns<V> TurnsOf(int position, const Angles<V>& frequencies, float magnit
   }
   return y;
 }
+// Every kLanes'th lane of a warp has the same V pairs: each computes kOwn of them, from First() on.
+template <int V, int kLanes>
+struct Sharing {
+  static constexpr int kOwn = V * kLanes > kWarpThreads ? V * kLanes / kWarpThreads : 1;
+  static DEVICE int First() {
+    return static_cast<int>(threadIdx.x) % kWarpThreads / kLanes * kOwn % V;
+  }
+};
+// Turns of all V pairs, from those of each lane's own. The whole warp, of one row, comes here.
+template <int V, int kLanes>
+DEVICE Turns<V> Gather(const Turns<Sharing<V, kLanes>::kOwn>& own) {
+  constexpr int kOwn = Sharing<V, kLanes>::kOwn;
+  Turns<V> y;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    const int from = i / kOwn * kLanes + static_cast<int>(threadIdx.x) % kLanes;
+    y.cosine.x[i] = FromBits(Shuffle(Bits(own.cosine.x[i % kOwn]), from));
+    y.sine.x[i] = FromBits(Shuffle(Bits(own.sine.x[i % kOwn]), from));
+  }
+  return y;
+}
 
 DEVICE float TurnFirst(float a, float b, float cosine, float sine) {
   return Fma(a, cosine, Negate(Mul(b, sine)));
