@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "tests/codegen/cuda_emulator.h"
 
@@ -42,6 +43,14 @@ void StoreGlobal(T* to, T value) {
   CheckGlobal(to, sizeof(T), true);
   *to = value;
 }
+
+inline uint32_t CountArrival(uint32_t* counter, uint32_t increment) {
+  const uint32_t before = *counter;
+  *counter += increment;
+  return before;
+}
+inline void LoadFromL2(float (&values)[4], const float* from) { std::memcpy(values, from, 16); }
+inline void StoreToL2(float* to, const float (&values)[4]) { std::memcpy(to, values, 16); }
 
 }  // namespace quire::emulated
 

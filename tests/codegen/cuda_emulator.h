@@ -392,14 +392,6 @@ void WaitForCopies() {
   }
 }
 
-inline uint32_t CountArrival(uint32_t* counter, uint32_t increment) {
-  const uint32_t before = *counter;
-  *counter += increment;
-  return before;
-}
-inline void LoadFromL2(float (&values)[4], const float* from) { std::memcpy(values, from, 16); }
-inline void StoreToL2(float* to, const float (&values)[4]) { std::memcpy(to, values, 16); }
-
 inline void WaitForPriorGrid() { block->current->prior_grid_done = true; }
 inline void AllowNextGrid() {}
 
