@@ -157,7 +157,7 @@ void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
 
 // Reads of a block-quantised weight by the body for few rows that take less time than making
 // elements of it and reading those, on an H200.
-constexpr int64_t kMostPasses = 2;
+constexpr int64_t kMostPasses = 3;
 
 struct Cut {
   int64_t whole_tiles;
