@@ -99,11 +99,18 @@ absl::Status Lower(const Module& module, const std::vector<TargetRequest>& reque
   plan::PlanT& plan = *assembled->plan;
   std::vector<std::unique_ptr<plan::TargetT>> targets;
   for (const TargetRequest& request : requests) {
-    QUIRE_ASSIGN_OR_RETURN(
-        CompiledTarget compiled,
-        CompileTarget(module, WantedTarget(request, plan), options, plan.tensors));
-    targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
-    for (PassReport& report : compiled.reports) assembled->reports.push_back(std::move(report));
+    CompileOptions compile = options;
+    std::string& dump_dir = compile.pipeline.dump_ir_dir;
+    if (!dump_dir.empty() && &request != &requests[0]) dump_dir = JoinPath(dump_dir, request.name);
+    absl::StatusOr<CompiledTarget> compiled =
+        CompileTarget(module, WantedTarget(request, plan), compile, plan.tensors);
+    if (request.is_optional && absl::IsUnimplemented(compiled.status())) {
+      assembled->left_out.push_back(absl::StrCat(request.name, ": ", compiled.status().message()));
+      continue;
+    }
+    QUIRE_RETURN_IF_ERROR(compiled.status());
+    targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled->target)));
+    assembled->reports.emplace_back(request.name, std::move(compiled->reports));
   }
   plan.targets = std::move(targets);
   plan.op_table_hash = OpTableHash();

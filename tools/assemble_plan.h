@@ -21,6 +21,8 @@ struct TargetRequest {
   std::string name = "cpu";
   std::optional<DType> activation, kv_dtype;
   std::optional<int> page_tokens;
+  // Left out, with a note, where no kernel computes what the model needs.
+  bool is_optional = false;
 };
 
 struct AssembleOptions {
@@ -30,13 +32,15 @@ struct AssembleOptions {
   std::string plan_path;    // where the plan will be: weight files are named relative to its folder
   ModelOptions model_options;
   CompileOptions compile;
-  // In the order that they will have. Empty: the CPU; of a plan, what it has.
+  // In the order that they will have. Empty: the CPU; of a plan, what it has. The IR of the passes
+  // for others than the first is dumped into folders of their names.
   std::vector<TargetRequest> targets;
 };
 
 struct AssembledPlan {
   std::unique_ptr<plan::PlanT> plan;
-  std::vector<PassReport> reports;
+  std::vector<std::pair<std::string, std::vector<PassReport>>> reports;  // by target
+  std::vector<std::string> left_out;                   // "cuda: %x: why", of optional targets
   std::vector<std::pair<std::string, double>> phases;  // name, milliseconds
 };
 

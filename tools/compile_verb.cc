@@ -1,6 +1,7 @@
 // quire compile: a model directory, a .gguf, a .qir or an older plan, to a plan.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -10,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "codegen/cuda/architecture.h"
+#include "codegen/cuda/target_kernels.h"
 #include "ir/file.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
@@ -74,17 +77,53 @@ absl::Status Write(const Options& options, const std::vector<TargetFlag>& target
   return writer.Finish(*plan);
 }
 
+// Leaves out an optional target that has a kernel which no known GPU has.
+void LeaveOutWithoutKernels(const AssembleOptions& options, AssembledPlan* assembled) {
+  for (const TargetRequest& request : options.targets) {
+    auto& targets = assembled->plan->targets;
+    const auto target = std::find_if(targets.begin(), targets.end(), [&request](const auto& each) {
+      return each->name == request.name;
+    });
+    if (!request.is_optional || request.name != "cuda" || target == targets.end()) continue;
+    absl::Status why;
+    for (const std::string& architecture : CudaArchitectures()) {
+      why = MakeCudaKernels(**target, *LimitsOfArchitecture(architecture)).status();
+      if (why.ok()) break;
+    }
+    if (why.ok()) continue;
+    assembled->left_out.push_back(absl::StrCat(request.name, ": ", why.message()));
+    targets.erase(target);
+    auto& reports = assembled->reports;
+    reports.erase(
+        std::remove_if(reports.begin(), reports.end(),
+                       [&request](const auto& each) { return each.first == request.name; }),
+        reports.end());
+  }
+}
+
+void Explain(const AssembledPlan& assembled) {
+  for (const auto& [target, reports] : assembled.reports) {
+    if (assembled.reports.size() > 1) std::fprintf(stderr, "target %s\n", target.c_str());
+    std::fputs(ExplainText(reports).c_str(), stderr);
+  }
+}
+
 absl::Status Compile(Options& options) {
   std::vector<TargetFlag> targets;
   const bool is_plan = absl::EndsWith(options.assemble.model, ".qplan");
   if (options.has_target || !is_plan) {
-    QUIRE_ASSIGN_OR_RETURN(targets, ParseTargetFlag(options.has_target ? options.target : "cpu"));
+    // Weights that are named suit every target; packed ones are laid out for each.
+    const bool is_ref = options.weights == "ref";
+    QUIRE_ASSIGN_OR_RETURN(
+        targets,
+        ParseTargetFlag(options.has_target ? options.target : (is_ref ? "cpu,cuda" : "cpu")));
   }
   for (const TargetFlag& target : targets) {
     TargetRequest& request = options.assemble.targets.emplace_back();
     request.name = target.name;
     if (options.kv_dtype != "auto") request.kv_dtype = ParseDType(options.kv_dtype);
     request.page_tokens = options.page_tokens;
+    request.is_optional = !options.has_target && target.name != "cpu";
   }
   if (options.emit == "ir") return RunOpt(options);
   if (options.has_passes) {
@@ -98,7 +137,8 @@ absl::Status Compile(Options& options) {
   }
   options.assemble.plan_path = options.out;
   QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options.assemble));
-  if (options.explain) std::fputs(ExplainText(assembled.reports).c_str(), stderr);
+  if (options.assemble.targets.size() > 1) LeaveOutWithoutKernels(options.assemble, &assembled);
+  if (options.explain) Explain(assembled);
   QUIRE_RETURN_IF_ERROR(Write(options, targets, assembled.plan.get()));
   std::fputs(CompileSummary(assembled, options.out).c_str(), stderr);
   return absl::OkStatus();
@@ -118,8 +158,8 @@ VerbMain AddCompileVerb(CLI::App* app) {
       ->check(CLI::IsMember({"ref", "pack"}));
   CLI::Option* target = app->add_option("--target", options->target,
                                         "what to lower for: cpu, cuda, or both; cuda:sm_90a builds "
-                                        "kernels in (cpu; of a .qplan: what "
-                                        "it has)");
+                                        "kernels in (what the model can run on, with packed "
+                                        "weights cpu; of a .qplan: what it has)");
   app->add_option("--kv-dtype", options->kv_dtype, "element type of the KV cache")
       ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
   app->add_option("--page-tokens", options->page_tokens, "tokens in one KV page")

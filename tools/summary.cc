@@ -2,12 +2,16 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "ir/dtype.h"
 
 namespace quire {
@@ -22,6 +26,17 @@ std::string Scaled(double value, const char* unit) {
   }
   const int decimals = value >= 100 || *prefix == 0 ? 0 : (value >= 10 ? 1 : 2);
   return absl::StrFormat("%.*f %s%s", decimals, value, prefix, unit);
+}
+
+// "recognise-attention 2, fuse 1": what fired, how often, in the order of the passes.
+std::string FiredText(const std::vector<PassReport>& reports) {
+  std::vector<std::pair<std::string, int>> fired;
+  for (const PassReport& report : reports) {
+    const auto count = std::count_if(report.notes.begin(), report.notes.end(),
+                                     [](const PassNote& note) { return note.fired; });
+    if (count > 0) fired.emplace_back(report.pass, static_cast<int>(count));
+  }
+  return absl::StrJoin(fired, ", ", absl::PairFormatter(" "));
 }
 
 }  // namespace
@@ -87,22 +102,17 @@ std::string CompileSummary(const AssembledPlan& assembled, const std::string& pa
     total_ms += ms;
   }
   absl::StrAppendFormat(&text, "time       %.0f ms (%s)\n", total_ms, phases);
-  std::map<std::string, int> fired;
-  for (const PassReport& report : assembled.reports) {
-    for (const PassNote& note : report.notes) fired[report.pass] += note.fired ? 1 : 0;
+  for (const auto& [target, reports] : assembled.reports) {
+    absl::StrAppend(&text, "passes     ", assembled.reports.size() > 1 ? target + ": " : "",
+                    FiredText(reports), "\n");
   }
-  absl::StrAppend(&text, "passes     ");
-  bool first = true;
-  for (const PassReport& report : assembled.reports) {
-    auto it = fired.find(report.pass);
-    if (it == fired.end() || it->second == 0) continue;
-    absl::StrAppend(&text, first ? "" : ", ", it->first, " ", it->second);
-    fired.erase(it);
-    first = false;
+  for (const std::string& note : assembled.left_out) {
+    absl::StrAppend(&text, "left out   ", absl::StrReplaceAll(note, {{"\n", "\n           "}}),
+                    "\n");
   }
   struct stat info = {};
   stat(path.c_str(), &info);
-  absl::StrAppendFormat(&text, "\nwrote      %s (%s)\n", path,
+  absl::StrAppendFormat(&text, "wrote      %s (%s)\n", path,
                         BytesText(static_cast<double>(info.st_size)));
   absl::StrAppend(&text, "next       quire run ", path, " -p \"...\"\n");
   return text;
