@@ -319,15 +319,17 @@ TEST(CudaLinearTest, BlockQuantisedWeightsCompileWithoutSpills) {
   size_t number = 0;
   for (const DTypeInfo& info : AllDTypes()) {
     if (!IsBlockType(info.dtype)) continue;
-    LinearSpec spec = Spec(4096, 2816);
-    spec.weight = info.dtype;
-    // Each on one architecture.
+    // Each on one architecture; tiles of 8 rows, and of 16.
     const Device& device = kDevices[number++ % std::size(kDevices)];
-    const auto kernel = MakeCudaKernel(spec, device.limits);
-    ASSERT_TRUE(kernel.ok()) << kernel.status();
-    for (const CudaEntry& entry : (*kernel)->entries()) {
-      if (!absl::StrContains(entry.source, "FoursOf")) continue;
-      ExpectNoSpills(**nvrtc, entry, device.architecture);
+    for (int64_t n : {4096, 22016}) {
+      LinearSpec spec = Spec(n, 2816);
+      spec.weight = info.dtype;
+      const auto kernel = MakeCudaKernel(spec, device.limits);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      for (const CudaEntry& entry : (*kernel)->entries()) {
+        if (!absl::StrContains(entry.source, "FoursOf")) continue;
+        ExpectNoSpills(**nvrtc, entry, device.architecture);
+      }
     }
   }
 }
