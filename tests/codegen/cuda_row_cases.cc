@@ -77,7 +77,7 @@ void AddPointwise(Cases& cases) {
 }
 
 void AddNorms(Cases& cases) {
-  // Chunks of a warp, of several, ragged ones, more than registers hold.
+  // Chunks of a warp, of several, ragged ones.
   for (int n : {1, 8, 15, 64, 576, 1000, 1024, 1032, 2050, 4095, 4096, 9000}) {
     cases.Add(
         "func @row(%0: f32[T,$0], %1: bf16[$0]) {\n"
@@ -85,6 +85,11 @@ void AddNorms(Cases& cases) {
         "  return %v0\n}\n",
         n);
   }
+  // More than registers hold, in more groups than lanes.
+  cases.Add(
+      "func @row(%0: f32[T,33000], %1: f32[33000]) {\n"
+      "  %v0 = layer_norm %0, %1 {eps=0.01} : f32[T,33000]\n"
+      "  return %v0\n}\n");
   for (int n : {24, 80, 576, 4096}) {
     // The residual stream: its sum is needed twice; norms in chains.
     cases.Add(
