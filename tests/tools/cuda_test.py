@@ -5,6 +5,7 @@ import os
 import unittest
 
 import quire_test
+from checkpoints import write_llama
 from quire_test import FAILURE, MISMATCH, UNSUPPORTED, QuireTest
 
 STORY = "models/demo/story"
@@ -23,6 +24,41 @@ class TargetTest(QuireTest):
             self.assertIn("allowed: cpu, cuda", self.compile_error(target))
         self.assertIn("allowed: sm_80, ", self.compile_error("cuda:sm_70,cpu"))
         self.assertEqual(self.files(), [])
+
+
+class DefaultTargetTest(QuireTest):
+    def targets(self, *arguments):
+        self.story("x.qplan", "--force", *arguments)
+        summary = json.loads(self.quire("dump", "x.qplan", "--format=json")[0])
+        return [target["name"] for target in summary["targets"]]
+
+    def test_weights_by_reference_suit_both(self):
+        self.assertEqual(self.targets(), ["cpu", "cuda"])
+        self.assertEqual(self.targets("--weights=pack"), ["cpu"])
+        self.assertEqual(self.targets("--weights=pack", "--target=cuda"), ["cuda"])
+        self.assertEqual(self.targets("--target=cpu"), ["cpu"])
+
+    def test_what_each_is_lowered_to(self):
+        self.story("x.qplan")
+        lowered, _ = self.quire("dump", "x.qplan", "--output=ir", "--phase=lowered", "--target=cuda")
+        self.assertIn("// cuda: values between groups (@) are stored as bf16", lowered)
+        self.assertIn("layout=rows\n", self.quire("dump", "x.qplan", "--output=kernels", "--target=cuda")[0])
+        self.assertIn("layout=rows16\n", self.quire("dump", "x.qplan", "--output=kernels")[0])
+        self.assertIn(" bf16[T,", self.quire("dump", "x.qplan", "--output=memory", "--target=cuda")[0])
+
+    def test_a_target_without_a_kernel_is_left_out_unless_it_is_named(self):
+        # Rows of 36 values are no multiple of 16 bytes.
+        write_llama(self.folder / "model", intermediate_size=36)
+        _, err = self.quire("compile", "model", "-o", "x.qplan")
+        self.assertRegex(err, r"(?m)^left out   cuda: .*k=36")
+        summary = json.loads(self.quire("dump", "x.qplan", "--format=json")[0])
+        self.assertEqual([target["name"] for target in summary["targets"]], ["cpu"])
+        self.quire("compile", "model", "-o", "y.qplan", "--target=cuda")
+
+    def test_ir_of_each_target(self):
+        self.story("x.qplan", "--dump-ir=phases")
+        for folder in ("phases", "phases/cuda"):
+            self.assertIn("00-input.qir", [path.name for path in (self.folder / folder).iterdir()])
 
 
 class PlanWithBinariesTest(QuireTest):
