@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,12 +12,12 @@ namespace quire {
 namespace {
 
 // Constants of codegen/cuda/kernels/attention*.cuh; static_asserts there compare the bytes.
-constexpr int kThreads = 128, kWarps = 4;
+constexpr int kFewThreads = 128;
 constexpr int kChunkTokens = 256, kStepTokens = 64;
 constexpr int kFewRows = 16, kFewRowsMost = 32;
-constexpr int64_t kTileBytes = 48, kHeaderBytes = 32;
+constexpr int64_t kTileBytes = 48, kHeaderBytes = 32, kStartBytes = 96;
+constexpr int64_t kNoteBytes = 6 * 32 + 16, kPlaceTables = 3;
 constexpr int kMostStages = 6;
-constexpr int64_t kMaxGroupedRows = int64_t{1} << 24;  // of 32-bit arithmetic
 constexpr int64_t kMaxPageUnits = int64_t{1} << 28;
 
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -28,41 +29,53 @@ int64_t SharedRowBytes(int64_t elements) {
   return (units % 8 == 0 ? units : units | 1) * 16;
 }
 
-int64_t ManyRows(const AttentionSpec& spec) { return 16 * kWarps / (spec.dv > 128 ? 2 : 1); }
-
-// Dynamic shared memory of the attention entry.
-int64_t SharedBytes(const AttentionSpec& spec, int64_t stages) {
-  const int64_t key_row = SharedRowBytes(spec.d), value_row = SharedRowBytes(spec.dv);
-  const int64_t few = kFewRows * (key_row + SharedRowBytes(kStepTokens)) + kWarps * kFewRows * 4;
-  const int64_t query = RoundUp(std::max(ManyRows(spec) * key_row, few + 16), 128);
-  const int64_t tables = spec.d == spec.dv ? 1 : 2;
-  return query + stages * kStepTokens * (key_row + value_row) + 2 * tables * kStepTokens * 4;
-}
-
-// How the entry fits a device.
+// How an entry fits a device.
 struct Config {
+  bool few = true;  // tiles of few rows, or of many
+  int threads = kFewThreads;
   int stages = 0;
   int resident = 1;      // blocks a multiprocessor
   int shared_bytes = 0;  // so many that no more blocks fit
 };
 
-Config ConfigFor(const AttentionSpec& spec, const CudaLimits& limits) {
+// Rows of a tile of many.
+int64_t ManyRows(const AttentionSpec& spec, int threads) {
+  return threads / 2 / (std::max(spec.d, spec.dv) > 128 ? 2 : 1);
+}
+
+// Dynamic shared memory of an attention entry.
+int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t stages) {
+  const int64_t key_row = SharedRowBytes(spec.d), value_row = SharedRowBytes(spec.dv);
+  const int64_t few = kFewRows * (stages * key_row + SharedRowBytes(kStepTokens) + 16) + 16;
+  const int64_t query = config.few ? few : ManyRows(spec, config.threads) * key_row;
+  const int64_t runs = kStepTokens / std::gcd(int64_t{kStepTokens}, spec.page_tokens);
+  return RoundUp(query, 128) + stages * kStepTokens * (key_row + value_row) + kNoteBytes +
+         kPlaceTables * runs * 4 * (spec.d == spec.dv ? 1 : 2);
+}
+
+// `config` with as many stages as fit where `resident` blocks do.
+Config Fitted(const AttentionSpec& spec, const CudaLimits& limits, Config config) {
   constexpr int kReserved = 1024;  // of every block
   const int all = limits.shared_bytes + kReserved;
-  Config config;
-  for (int resident : {2, 1}) {
-    const int most = all / resident - kReserved;
-    config.resident = resident;
-    config.stages = 0;
-    while (config.stages < kMostStages && SharedBytes(spec, config.stages + 1) <= most) {
-      ++config.stages;
-    }
-    config.shared_bytes =
-        std::max(static_cast<int>(SharedBytes(spec, config.stages)),
-                 static_cast<int>(RoundUp(all / (resident + 1) - kReserved + 1, 128)));
-    if (config.stages >= 3) break;
+  const int most = all / config.resident - kReserved;
+  while (config.stages < kMostStages && SharedBytes(spec, config, config.stages + 1) <= most) {
+    ++config.stages;
   }
+  config.shared_bytes =
+      std::max(static_cast<int>(SharedBytes(spec, config, config.stages)),
+               static_cast<int>(RoundUp(all / (config.resident + 1) - kReserved + 1, 128)));
   return config;
+}
+
+// Two blocks of few rows a multiprocessor, where each has three stages; otherwise one.
+Config FewConfig(const AttentionSpec& spec, const CudaLimits& limits) {
+  const Config two = Fitted(spec, limits, {true, kFewThreads, 0, 2, 0});
+  return two.stages >= 3 ? two : Fitted(spec, limits, {true, kFewThreads, 0, 1, 0});
+}
+// As many rows as fit.
+Config ManyConfig(const AttentionSpec& spec, const CudaLimits& limits) {
+  const Config large = Fitted(spec, limits, {false, 256, 0, 1, 0});
+  return large.stages >= 1 ? large : Fitted(spec, limits, {false, 128, 0, 1, 0});
 }
 
 absl::Status CheckSpec(const AttentionSpec& spec) {
@@ -104,7 +117,7 @@ std::string AlibiSlopes(const AttentionSpec& spec) {
 
 const char* BoolText(bool value) { return value ? "true" : "false"; }
 
-std::string Constants(const AttentionSpec& spec, const Config& config) {
+std::string Constants(const AttentionSpec& spec, const Config& config, int many_threads) {
   return absl::StrCat(
       "// ", SpecText(spec),
       "\n#include \"prelude.cuh\"\nusing Element = ", spec.kv == DType::kBF16 ? "Bf16" : "F16",
@@ -118,23 +131,25 @@ std::string Constants(const AttentionSpec& spec, const Config& config) {
       ";\nconstexpr double kScale = ", absl::StrFormat("%.17g", spec.scale),
       ", kCap = ", absl::StrFormat("%.17g", spec.cap),
       ";\n__device__ constexpr float kAlibiSlopes[] = {", AlibiSlopes(spec),
-      "};\nconstexpr int kStages = ", config.stages, ", kResident = ", config.resident,
+      "};\nconstexpr bool kFew = ", BoolText(config.few),
+      ";\nconstexpr int kThreads = ", config.threads, ", kManyThreads = ", many_threads,
+      ", kStages = ", config.stages, ", kResident = ", config.resident,
       ", kSharedBytes = ", config.shared_bytes, ";\n");
 }
 
-CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config) {
+CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int many_threads) {
   CudaEntry entry;
-  entry.entry = "attention";
-  entry.block_threads = kThreads;
+  entry.entry = config.few ? "attention_few" : "attention_many";
+  entry.block_threads = config.threads;
   entry.shared_bytes = config.shared_bytes;
   const auto parameter = [](bool present, const char* text) { return present ? text : ""; };
   const auto argument = [](bool present, const char* text) { return present ? text : "nullptr"; };
   const bool bias = spec.bias_distances > 0, tree = spec.tree_words > 0;
   entry.source = absl::StrCat(
-      Constants(spec, config),
+      Constants(spec, config, many_threads),
       "#include \"attention_body.cuh\"\n"
-      "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
-      "attention(const Element* q, const Element* layer, ",
+      "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n",
+      entry.entry, "(const Element* q, const Element* layer, ",
       parameter(bias, "const float* bias, "), parameter(spec.sinks, "const float* sinks, "),
       parameter(tree, "const uint32_t* tree, "),
       "Element* y,\n    const int* pages, uint8_t* plan) {\n"
@@ -144,13 +159,13 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config) {
   return entry;
 }
 
-CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config) {
+CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int many_threads) {
   CudaEntry entry;
   entry.entry = "attention_plan";
-  entry.block_threads = kThreads;
-  entry.shared_bytes = 2 * kThreads * 4;
+  entry.block_threads = kFewThreads;
+  entry.shared_bytes = kFewThreads * 12;
   entry.source = absl::StrCat(
-      Constants(spec, config),
+      Constants(spec, config, many_threads),
       "#include \"attention_plan.cuh\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads)\n"
       "attention_plan(const StepHeader* header, const StepSequence* sequences, uint8_t* plan,\n"
@@ -163,48 +178,62 @@ class CudaAttention : public CudaKernel {
  public:
   CudaAttention(const AttentionSpec& spec, const CudaLimits& limits)
       : spec_(spec),
-        config_(ConfigFor(spec, limits)),
-        blocks_(limits.multiprocessors * config_.resident) {
-    entries_ = {AttentionEntry(spec, config_), PlanEntry(spec, config_)};
+        multiprocessors_(limits.multiprocessors),
+        few_(FewConfig(spec, limits)),
+        many_(ManyConfig(spec, limits)) {
+    entries_ = {AttentionEntry(spec, few_, many_.threads),
+                AttentionEntry(spec, many_, many_.threads), PlanEntry(spec, few_, many_.threads)};
   }
 
-  const Config& config() const { return config_; }
+  bool fits() const { return few_.stages > 0 && many_.stages > 0; }
 
-  CudaLaunches Launches(int64_t) const override {
-    using Kind = CudaArgument::Kind;
-    CudaLaunch launch;
-    launch.grid = blocks_;
-    const int64_t operands = 3 + (spec_.bias_distances > 0) + spec_.sinks + (spec_.tree_words > 0);
-    for (int64_t i = 0; i < operands; ++i) launch.arguments.push_back({Kind::kOperand, i});
-    launch.arguments.push_back({Kind::kPages, 0});
-    launch.arguments.push_back({Kind::kPlan, 0});
-    return {{launch}, 0};
+  // Tiles of few rows, then those of many where the step may have any.
+  CudaLaunches Launches(int64_t rows) const override {
+    CudaLaunches step;
+    step.launches.push_back(Launch(0, few_));
+    if (rows * group() > kFewRowsMost) step.launches.push_back(Launch(1, many_));
+    return step;
   }
 
   Preparation Prepare(int64_t max_rows, int64_t max_sequences, int64_t max_pages) const override {
     using Kind = CudaArgument::Kind;
-    const int64_t group = spec_.hq / spec_.hkv, tiles_each = kFewRowsMost / kFewRows;
+    const int64_t tiles_each = kFewRowsMost / kFewRows;
     const int64_t few_tiles = tiles_each * max_sequences;
-    const int64_t many_tiles = max_rows * group / ManyRows(spec_) + max_sequences;
+    const int64_t many_tiles = max_rows * group() / ManyRows(spec_, many_.threads) + max_sequences;
     const int64_t chunks = max_pages * spec_.page_tokens / kChunkTokens + max_sequences;
     const int64_t partial_bytes = kFewRows * (RoundUp(spec_.dv, 16) + 4) * 4;
+    const int blocks = multiprocessors_ * few_.resident;
     Preparation preparation;
-    preparation.plan_bytes = kHeaderBytes + (few_tiles + many_tiles) * kTileBytes +
-                             RoundUp(blocks_ * 4, 16) + RoundUp(few_tiles * spec_.hkv * 4, 16) +
-                             tiles_each * chunks * spec_.hkv * partial_bytes;
+    preparation.plan_bytes =
+        kHeaderBytes + blocks * kStartBytes + (few_tiles + many_tiles) * kTileBytes +
+        RoundUp(few_tiles * spec_.hkv * 4, 16) + tiles_each * chunks * spec_.hkv * partial_bytes;
     CudaLaunch launch;
-    launch.entry = 1;
+    launch.entry = 2;
     launch.arguments = {{Kind::kHeader, 0},         {Kind::kSequences, 0},
                         {Kind::kPlan, 0},           {Kind::kInt32, few_tiles},
-                        {Kind::kInt32, many_tiles}, {Kind::kInt32, blocks_}};
+                        {Kind::kInt32, many_tiles}, {Kind::kInt32, blocks}};
     preparation.launches = {launch};
     return preparation;
   }
 
  private:
+  int64_t group() const { return spec_.hq / spec_.hkv; }
+
+  CudaLaunch Launch(size_t entry, const Config& config) const {
+    using Kind = CudaArgument::Kind;
+    CudaLaunch launch;
+    launch.entry = entry;
+    launch.grid = multiprocessors_ * config.resident;
+    const int64_t operands = 3 + (spec_.bias_distances > 0) + spec_.sinks + (spec_.tree_words > 0);
+    for (int64_t i = 0; i < operands; ++i) launch.arguments.push_back({Kind::kOperand, i});
+    launch.arguments.push_back({Kind::kPages, 0});
+    launch.arguments.push_back({Kind::kPlan, 0});
+    return launch;
+  }
+
   const AttentionSpec spec_;
-  const Config config_;
-  const int blocks_;
+  const int multiprocessors_;
+  const Config few_, many_;
 };
 
 }  // namespace
@@ -213,7 +242,7 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaAttention(const AttentionSpe
                                                               const CudaLimits& limits) {
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   auto kernel = std::make_unique<CudaAttention>(spec, limits);
-  if (kernel->config().stages < 1) {
+  if (!kernel->fits()) {
     return absl::UnimplementedError(absl::StrCat("cuda: ", SpecText(spec), " in ",
                                                  limits.shared_bytes, " bytes of shared memory"));
   }

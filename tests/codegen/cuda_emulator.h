@@ -392,6 +392,7 @@ void WaitForCopies() {
   }
 }
 
+inline void FenceDevice() {}
 inline void WaitForPriorGrid() { block->current->prior_grid_done = true; }
 inline void AllowNextGrid() {}
 

@@ -6,7 +6,9 @@
 // Constants expected: Element (Bf16 or F16, of q, keys, values and y), kIsBf16, kHq, kHkv, kD, kDv,
 // kPageTokens, kCausal, kWindow (0: unlimited), kScale, kCap (0: none), kAlibi with
 // kAlibiSlopes[kHq] (times log2 e), kBiasDistances (0: no table), kSinks, kTreeWords (0: no tree),
-// kStages, kResident (blocks a multiprocessor), kSharedBytes.
+// kFew (whether the entry is for tiles of few rows, or of many), kThreads (of the entry),
+// kManyThreads (of the one for many rows), kStages, kResident (blocks a multiprocessor),
+// kSharedBytes.
 //
 // Arithmetic, the same bits for a row in every body, whatever else is in the step, however its
 // context is cut and paged:
@@ -36,7 +38,6 @@ static_assert(sizeof(Element) == 2);
 constexpr int kGroup = kHq / kHkv;
 constexpr int kChunkTokens = 256;
 constexpr int kStepTokens = 64;
-constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpThreads;
 constexpr float kLowest = -1e30f;  // below every score, above minus infinity
 constexpr double kLog2E = 1.4426950408889634;
@@ -46,9 +47,11 @@ constexpr bool kPlain = kCap == 0 && !kAlibi && kBiasDistances == 0;
 // kGroup of token r / kGroup.
 constexpr int kFewRows = 16;      // of a tile whose chunks may be dealt to many blocks
 constexpr int kFewRowsMost = 32;  // of a sequence in such tiles
-// Wide values are cut into columns for two warps.
-constexpr int kColumnSplit = kDv > 128 ? 2 : 1;
-constexpr int kManyRows = 16 * kWarps / kColumnSplit;  // of a tile that a block walks alone
+// Of wide heads two warps share rows, and have half of the columns of values each.
+constexpr int kColumnSplit = kD > 128 || kDv > 128 ? 2 : 1;
+// Of a tile that a block walks alone.
+constexpr int kManyRows = kManyThreads / 2 / kColumnSplit;
+static_assert(kFew ? kThreads == 128 : kThreads == kManyThreads);
 
 DEVICE constexpr int DivideUp(int a, int b) { return (a + b - 1) / b; }
 
@@ -98,18 +101,28 @@ struct alignas(16) Tile {
   }
 };
 
-// The plan's memory: this, then by byte offset Tile [few_tiles], Tile [many_tiles], int [blocks]
-// (the tile of a block's first unit), uint32 [few_tiles][kHkv] arrivals, Partial [units].
+// The plan's memory: this, then by byte offset BlockStart [blocks], Tile [few_tiles], Tile
+// [many_tiles], uint32 [few_tiles][kHkv] arrivals, Partial [units].
 //
 // A unit is a chunk of a tile of few rows for one KV head, in order of tile, head, chunk. Block b
 // of n takes the units from BlockBegin(b) to BlockBegin(b + 1).
 struct alignas(16) PlanHeader {
   int few_tiles, many_tiles;
+  int few_at, many_at;  // bytes
   int units;
-  int many_at, blocks_at, arrivals_at;  // in units of 16 bytes
-  int64_t partials_at;                  // bytes
+  int arrivals_at;  // bytes
+  int64_t partials_at;
 };
-static_assert(sizeof(Tile) == 48 && sizeof(PlanHeader) == 32);
+
+// All that a block of the entry for few rows begins with, so that it need not look for it.
+struct alignas(16) BlockStart {
+  Tile tile;  // of its first unit
+  int few_tile;
+  int unit, unit_end;
+  int padding;
+  PlanHeader header;
+};
+static_assert(sizeof(Tile) == 48 && sizeof(PlanHeader) == 32 && sizeof(BlockStart) == 96);
 
 // A chunk's sums, or those of a pair's first chunks folded.
 struct Partial {

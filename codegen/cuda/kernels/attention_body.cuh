@@ -1,5 +1,5 @@
-// The attention entry: tiles of few rows, whose warps share a step's tokens and then the columns
-// of its values, and tiles of many rows, whose warps have 16 rows each.
+// The attention entries: for tiles of few rows, whose warps share a step's tokens and then the
+// columns of its values, and for tiles of many rows, whose warps have 16 rows each.
 //
 // Block:   kWarps warps walk their share of the work (attention_feed.cuh) through one ring.
 // Few:     warp w scores tokens 16 w .. 16 w + 15 of a step for all rows; largest scores, then p,
@@ -82,22 +82,25 @@ struct Attention {
   Feed feed;
   int warp, lane;
 
-  // Where this lane's matrices begin: of rows and units in order, and of transposed values.
+  // Where this lane's matrices begin, so that four words are the four of a first operand, or two
+  // pairs of a second, each in registers that follow each other.
   template <typename Rows>
-  DEVICE uint32_t InOrder(uint32_t base, int row, int unit) const {
+  DEVICE uint32_t First(uint32_t base, int row, int unit) const {
     return base + Rows::Offset(row + lane % 16, unit + lane / 16);
   }
-  DEVICE uint32_t Transposed(uint32_t values, int token, int column_tile) const {
-    return values +
-           ValueRows::Offset(token + lane % 8 + lane / 16 * 8, 2 * column_tile + lane / 8 % 2);
+  DEVICE uint32_t Keys(uint32_t keys, int token, int unit) const {
+    return keys + KeyRows::Offset(token + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2);
+  }
+  DEVICE uint32_t Values(uint32_t values, int token, int unit) const {
+    return First<ValueRows>(values, token, unit);  // transposed
   }
   // Scores of 16 tokens from `token` of the stage.
   DEVICE void Score(float (&low)[4], float (&high)[4], const uint32_t (&q)[4], uint32_t keys,
                     int token, int k) const {
     uint32_t words[4];
-    LoadMatrices(words, InOrder<KeyRows>(keys, token, 2 * k));
-    Mma<Element>(low, q, words[0], words[2]);
-    Mma<Element>(high, q, words[1], words[3]);
+    LoadMatrices(words, Keys(keys, token, 2 * k));
+    Mma<Element>(low, q, words[0], words[1]);
+    Mma<Element>(high, q, words[2], words[3]);
   }
   DEVICE void LoadRows(RowInfo (&rows)[2], const Segment& segment, int row) const {
     rows[0].Load(operands, segment.tile(operands.plan), segment.head, row + lane / 4);
@@ -141,7 +144,7 @@ struct Attention {
     constexpr int kOwnTiles = DivideUp(kColumnTiles, kColumnSplit);
     const int first_row = warp / kColumnSplit * 16, first_tile = warp % kColumnSplit * kOwnTiles;
     SyncBlock();
-    LoadQuery<kManyRows>(operands, segment, shared);
+    QueryRows{operands, segment.tile(operands.plan), segment.head}.Load<kManyRows>(shared);
     const WholeSteps whole(segment.tile(operands.plan));
     RowInfo rows[2];
     LoadRows(rows, segment, first_row);
@@ -152,10 +155,10 @@ struct Attention {
     for (int step = segment.step_begin; step < segment.step_end; ++step) {
       const uint32_t keys = feed.Next(), values = keys + kKeyBytes;
       float s[kStepTokens / 8][4] = {};
-#pragma unroll 2
+#pragma unroll(kSteps16 > 8 ? 4 : kSteps16)
       for (int k = 0; k < kSteps16; ++k) {
         uint32_t q[4];
-        LoadMatrices(q, InOrder<KeyRows>(SharedAddress(shared), first_row, 2 * k));
+        LoadMatrices(q, First<KeyRows>(SharedAddress(shared), first_row, 2 * k));
 #pragma unroll
         for (int i = 0; i < kStepTokens / 16; ++i)
           Score(s[2 * i], s[2 * i + 1], q, keys, 16 * i, k);
@@ -177,9 +180,9 @@ struct Attention {
         for (int c = 0; c < kOwnTiles; ++c) {
           if (kColumnTiles % kColumnSplit != 0 && first_tile + c >= kColumnTiles) continue;
           uint32_t v[4];
-          LoadMatricesTransposed(v, Transposed(values, 16 * i, first_tile + c));
-          Mma<Element>(chunk.o[2 * c], p, v[0], v[2]);
-          Mma<Element>(chunk.o[2 * c + 1], p, v[1], v[3]);
+          LoadMatricesTransposed(v, Values(values, 16 * i, 2 * (first_tile + c)));
+          Mma<Element>(chunk.o[2 * c], p, v[0], v[1]);
+          Mma<Element>(chunk.o[2 * c + 1], p, v[2], v[3]);
         }
       }
       if ((step + 1) % kChunkSteps == 0 || step + 1 == segment.step_end) {
@@ -194,8 +197,7 @@ struct Attention {
   using FewSums = RowSums<2 * kFewTiles>;
 
   DEVICE Partial* PartialOf(int unit) const {
-    const auto* header = reinterpret_cast<const PlanHeader*>(operands.plan);
-    return reinterpret_cast<Partial*>(operands.plan + header->partials_at) + unit;
+    return reinterpret_cast<Partial*>(operands.plan + feed.Block().partials_at) + unit;
   }
   DEVICE void Publish(const FewSums& sums, int unit) const {
     Partial* partial = PartialOf(unit);
@@ -217,16 +219,17 @@ struct Attention {
     }
   }
 
-  DEVICE void Few(const Segment& segment) {
+  // `opens`: this is the block's first segment, whose q did not come with its first step.
+  DEVICE void Few(const Segment& segment, bool opens) {
     uint8_t* weights = shared + kFewWeightsAt;
     float* all_largest = reinterpret_cast<float*>(shared + kFewLargestAt);
-    SyncBlock();
-    LoadQuery<kFewRows>(operands, segment, shared);
+    if (opens && kStages > 1) {
+      QueryRows{operands, segment.tile(operands.plan), segment.head}.Load<kFewRows>(shared);
+    }
     const WholeSteps whole(segment.tile(operands.plan));
     RowInfo rows[2];
     LoadRows(rows, segment, 0);
-    constexpr bool kKeepsQuery = kSteps16 <= 8;
-    uint32_t q[kKeepsQuery ? kSteps16 : 1][4];
+    uint32_t q[kSteps16][4];
     FewSums total, chunk;
     total.Clear();
     chunk.Clear();
@@ -234,18 +237,14 @@ struct Attention {
 #pragma unroll 1
     for (int step = segment.step_begin; step < segment.step_end; ++step) {
       const uint32_t keys = feed.Next(), values = keys + kKeyBytes;
-      if (kKeepsQuery && step == segment.step_begin) {
+      if (step == segment.step_begin) {
+        const uint32_t query = SharedAddress(shared) + feed.Stage(keys) * kFewQueryBytes;
 #pragma unroll
-        for (int k = 0; k < kSteps16; ++k) {
-          LoadMatrices(q[k], InOrder<KeyRows>(SharedAddress(shared), 0, 2 * k));
-        }
+        for (int k = 0; k < kSteps16; ++k) LoadMatrices(q[k], First<KeyRows>(query, 0, 2 * k));
       }
       float s[2][4] = {};
 #pragma unroll
-      for (int k = 0; k < kSteps16; ++k) {
-        if (!kKeepsQuery) LoadMatrices(q[0], InOrder<KeyRows>(SharedAddress(shared), 0, 2 * k));
-        Score(s[0], s[1], q[kKeepsQuery ? k : 0], keys, 16 * warp, k);
-      }
+      for (int k = 0; k < kSteps16; ++k) Score(s[0], s[1], q[k], keys, 16 * warp, k);
       FinishAll(s, rows, whole, step, step * kStepTokens + 16 * warp);
       float largest[2];
       Largest(s, largest);
@@ -274,16 +273,16 @@ struct Attention {
 #pragma unroll
       for (int i = 0; i < kStepTokens / 16; ++i) {
         uint32_t p[4];
-        LoadMatrices(p, InOrder<WeightRows>(SharedAddress(weights), 0, 2 * i));
+        LoadMatrices(p, First<WeightRows>(SharedAddress(weights), 0, 2 * i));
         Mma<Element>(chunk.l, p, Ones(), Ones());
 #pragma unroll
         for (int c = 0; c < kFewTiles; ++c) {
           const int tile = warp + c * kWarps;
           if (kColumnTiles % kWarps != 0 && tile >= kColumnTiles) continue;
           uint32_t v[4];
-          LoadMatricesTransposed(v, Transposed(values, 16 * i, tile));
-          Mma<Element>(chunk.o[2 * c], p, v[0], v[2]);
-          Mma<Element>(chunk.o[2 * c + 1], p, v[1], v[3]);
+          LoadMatricesTransposed(v, Values(values, 16 * i, 2 * tile));
+          Mma<Element>(chunk.o[2 * c], p, v[0], v[1]);
+          Mma<Element>(chunk.o[2 * c + 1], p, v[2], v[3]);
         }
       }
       if ((step + 1) % kChunkSteps == 0 || step + 1 == segment.step_end) {
@@ -305,19 +304,17 @@ struct Attention {
 
   // The block that has all of a pair's partials behind it folds them.
   DEVICE void Arrive(const Segment& segment) {
-    const auto* header = reinterpret_cast<const PlanHeader*>(operands.plan);
     const int chunks = segment.tile(operands.plan).chunks();
     auto* word = reinterpret_cast<uint32_t*>(shared + kFewWordAt);
     SyncBlock();
     if (threadIdx.x == 0) {
-      auto* arrivals =
-          reinterpret_cast<uint32_t*>(operands.plan + int64_t{header->arrivals_at} * 16);
+      auto* arrivals = reinterpret_cast<uint32_t*>(operands.plan + feed.Block().arrivals_at);
       const uint32_t units = static_cast<uint32_t>(segment.units);
       *word = CountArrival(arrivals + segment.pair, units) + units;
       if (*word == static_cast<uint32_t>(chunks)) arrivals[segment.pair] = 0;
     }
     SyncBlock();
-    if (*word == static_cast<uint32_t>(chunks)) Merge(segment, chunks, header->units);
+    if (*word == static_cast<uint32_t>(chunks)) Merge(segment, chunks, feed.Block().units);
   }
 
   DEVICE void Merge(const Segment& segment, int chunks, int units) const {
@@ -362,7 +359,6 @@ struct Attention {
   }
 
   static DEVICE void Run(const AttentionOperands& operands) {
-    WaitForPriorGrid();
     AllowNextGrid();
     uint8_t* shared = SharedMemory();
     Attention attention{operands, shared, Feed{operands, shared}};
@@ -372,8 +368,15 @@ struct Attention {
     Walk walk;
     walk.Start(operands.plan);
     Segment segment;
-    while (walk.NextFew(operands.plan, segment)) attention.Few(segment);
-    while (walk.NextMany(operands.plan, segment)) attention.Many(segment);
+    bool opens = true;
+    while (walk.Next(operands.plan, segment)) {
+      if constexpr (kFew) {
+        attention.Few(segment, opens);
+        opens &= segment.step_begin == segment.step_end;
+      } else {
+        attention.Many(segment);
+      }
+    }
   }
 };
 

@@ -1,10 +1,11 @@
 // A block's share of the attention kernels' work, and the stream of keys and values that it reads.
 //
-// Shared memory of the attention entry, in bytes:
-//   0              q and what the bodies exchange (kQueryBytes)
+// Shared memory of an attention entry, in bytes:
+//   0              of tiles of few rows: q of each stage's first step, p, largest scores, a word;
+//                  of many rows: q
 //   kQueryBytes    kStages stages: keys [kStepTokens], then values [kStepTokens], as SharedRows
-//   kTableAt       where keys of a step's tokens lie: int [2][kStepTokens], and of values where
-//                  kDv differs
+//   kNotesAt       StepNote [kNotes], BlockNote, then places of keys' pages [kPlaceTables], and of
+//                  values' where kDv differs
 #ifndef QUIRE_ATTENTION_FEED_CUH_
 #define QUIRE_ATTENTION_FEED_CUH_
 
@@ -12,17 +13,39 @@
 
 DEVICE constexpr int Larger(int a, int b) { return a > b ? a : b; }
 
-// What bodies of few rows keep beside q: p, largest scores a warp and row, and one word.
-constexpr int kFewWeightsAt = kFewRows * KeyRows::kRowBytes;
+DEVICE constexpr int CommonDivisor(int a, int b) { return b == 0 ? a : CommonDivisor(b, a % b); }
+
+constexpr int kFewQueryBytes = kFewRows * KeyRows::kRowBytes;
+constexpr int kFewWeightsAt = kStages * kFewQueryBytes;
 constexpr int kFewLargestAt = kFewWeightsAt + kFewRows * WeightRows::kRowBytes;
 constexpr int kFewWordAt = kFewLargestAt + kWarps * kFewRows * 4;
 constexpr int kQueryBytes =
-    DivideUp(Larger(kManyRows * KeyRows::kRowBytes, kFewWordAt + 16), 128) * 128;
+    DivideUp(kFew ? kFewWordAt + 16 : kManyRows * KeyRows::kRowBytes, 128) * 128;
 constexpr int kKeyBytes = kStepTokens * KeyRows::kRowBytes;
 constexpr int kStageBytes = kKeyBytes + kStepTokens * ValueRows::kRowBytes;
-constexpr int kTables = kD == kDv ? 1 : 2;
-constexpr int kTableAt = kQueryBytes + kStages * kStageBytes;
-static_assert(kSharedBytes >= kTableAt + 2 * kTables * kStepTokens * 4, "the launch rule's bytes");
+
+// What a step's copies need to know.
+struct alignas(16) StepNote {
+  int state;               // 0: there is no step; 2: the first of a segment of few rows
+  int row_begin, row_end;  // rows of the step that are copied, others are zeros
+  bool own;                // whether the prior grid may have written some of them
+  int tile_at, head;       // of the segment
+  int padding[2];
+};
+struct alignas(16) BlockNote {
+  int units, arrivals_at;
+  int64_t partials_at;
+};
+// Places are noted for runs of tokens that lie in one page.
+constexpr int kRunTokens = CommonDivisor(kStepTokens, kPageTokens);
+constexpr int kRuns = kStepTokens / kRunTokens;
+constexpr int kLookers = Larger(kRuns, kWarpThreads / 2);
+constexpr int kNotes = 6, kPlaceTables = 3;
+constexpr int kNotesAt = kQueryBytes + kStages * kStageBytes;
+constexpr int kBlockNoteAt = kNotesAt + kNotes * static_cast<int>(sizeof(StepNote));
+constexpr int kPlacesAt = kBlockNoteAt + static_cast<int>(sizeof(BlockNote));
+constexpr int kPlaceInts = (kD == kDv ? 1 : 2) * kRuns;
+static_assert(kSharedBytes >= kPlacesAt + kPlaceTables * kPlaceInts * 4, "the launch rule's bytes");
 
 // Consecutive steps of one tile for one KV head.
 struct Segment {
@@ -39,30 +62,46 @@ struct Segment {
   }
 };
 
-// A block's segments in order: those of tiles of few rows in its range of units, then every
-// gridDim'th pair of a tile of many rows and a KV head.
+// A block's segments in order: of few rows those in its range of units, of many every gridDim'th
+// pair of a tile and a KV head.
 struct Walk {
-  int few_tile;
+  int tile_at, few_tile;
   int unit, unit_end, pair;
 
+  DEVICE static int StartAt() {
+    return static_cast<int>(sizeof(PlanHeader) + blockIdx.x * sizeof(BlockStart));
+  }
+  // For few rows a block's own copy, so that it is not waited for twice.
+  DEVICE static const PlanHeader& Header(const uint8_t* plan) {
+    const int at = kFew ? StartAt() + static_cast<int>(sizeof(BlockStart) - sizeof(PlanHeader)) : 0;
+    return *reinterpret_cast<const PlanHeader*>(plan + at);
+  }
   DEVICE void Start(const uint8_t* plan) {
-    const auto& header = *reinterpret_cast<const PlanHeader*>(plan);
-    unit = BlockBegin(blockIdx.x, gridDim.x, header.units);
-    unit_end = BlockBegin(blockIdx.x + 1, gridDim.x, header.units);
     pair = blockIdx.x;
-    few_tile = reinterpret_cast<const int*>(plan + int64_t{header.blocks_at} * 16)[blockIdx.x];
+    if constexpr (kFew) {
+      const auto& start = *reinterpret_cast<const BlockStart*>(plan + StartAt());
+      tile_at = StartAt();
+      few_tile = start.few_tile;
+      unit = start.unit;
+      unit_end = start.unit_end;
+    }
+  }
+  DEVICE bool Next(const uint8_t* plan, Segment& segment) {
+    return kFew ? NextFew(plan, segment) : NextMany(plan, segment);
   }
   DEVICE bool NextFew(const uint8_t* plan, Segment& segment) {
     if (unit == unit_end) return false;
-    const Tile* tile = reinterpret_cast<const Tile*>(plan + sizeof(PlanHeader)) + few_tile;
+    const Tile* tile = reinterpret_cast<const Tile*>(plan + tile_at);
     int at = unit - tile->unit * kHkv, chunks = tile->chunks();
     while (at >= chunks * kHkv) {
-      ++tile, ++few_tile;
+      ++few_tile;
+      tile_at = Header(plan).few_at + few_tile * static_cast<int>(sizeof(Tile));
+      tile = reinterpret_cast<const Tile*>(plan + tile_at);
       at = unit - tile->unit * kHkv;
       chunks = tile->chunks();
     }
     constexpr int kChunkSteps = kChunkTokens / kStepTokens;
-    segment.tile_at = static_cast<int>(sizeof(PlanHeader) + few_tile * sizeof(Tile));
+    segment.tile_at = tile_at;
     segment.head = at / chunks;
     const int chunk = at % chunks, left = unit_end - unit;
     segment.units = chunks - chunk < left ? chunks - chunk : left;
@@ -78,9 +117,9 @@ struct Walk {
     return true;
   }
   DEVICE bool NextMany(const uint8_t* plan, Segment& segment) {
-    const auto& header = *reinterpret_cast<const PlanHeader*>(plan);
+    const PlanHeader& header = Header(plan);
     if (pair >= header.many_tiles * kHkv) return false;
-    segment.tile_at = header.many_at * 16 + pair / kHkv * static_cast<int>(sizeof(Tile));
+    segment.tile_at = header.many_at + pair / kHkv * static_cast<int>(sizeof(Tile));
     segment.head = pair % kHkv;
     segment.step_begin = segment.tile(plan).step_begin;
     segment.step_end = segment.tile(plan).step_end;
@@ -89,98 +128,228 @@ struct Walk {
   }
 };
 
+// The tile's rows of q, zeros behind them and behind kD, to `to`.
+struct QueryRows {
+  const AttentionOperands& operands;
+  const Tile& tile;
+  int head;
+
+  // 16 bytes; null for zeros.
+  DEVICE const Words4* From(int row, int unit) const {
+    if (row >= tile.rows || unit >= kD / 8) return nullptr;
+    const int in_sequence = tile.row + row;
+    const int64_t token = tile.first_row + in_sequence / kGroup;
+    const int64_t q_row = token * kHq + head * kGroup + in_sequence % kGroup;
+    return reinterpret_cast<const Words4*>(operands.q) + q_row * (kD / 8) + unit;
+  }
+  template <int kRows>
+  DEVICE void Load(uint8_t* to) const {
+    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
+      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
+      const Words4* from = From(row, unit);
+      *reinterpret_cast<Words4*>(to + KeyRows::Offset(row, unit)) =
+          from == nullptr ? Words4{} : *from;
+    }
+  }
+  template <int kRows>
+  DEVICE void Copy(uint32_t to) const {
+    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
+      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
+      const Words4* from = From(row, unit);
+      CopyAsync(to + KeyRows::Offset(row, unit), from == nullptr ? operands.q : (const void*)from,
+                from == nullptr ? 0 : 16);
+    }
+  }
+};
+
 // Copies of the steps of a block's segments, one group a step, kStages - 1 steps ahead of their
-// use. A step's places in the pool come from its pages' table entries, which are read another step
-// ahead.
+// use. Pages are looked up two steps at a time, by the first 2 kLookers threads, half of them for
+// each; their places are noted two steps before their copies start.
 struct Feed {
   const AttentionOperands& operands;
   uint8_t* shared;
   Walk walk;
   Segment segment;
-  int step;            // of `segment`, whose table entries are `page`
-  int page;            // of this thread's token, -1: not there
-  bool known, tabled;  // whether there is such a step; whether there is one in the table
-  int turn;            // of the table
-  int stage;           // the next to read
+  int step;       // of `segment`: the last that was looked up
+  bool known;     // whether there was one
+  int page, row;  // of this thread's run of tokens; page -1: not there
+  int note;       // of the next step to copy
+  int looked;     // where the next notes go
+  int stage;      // the next to read
 
-  DEVICE int* Table() const { return reinterpret_cast<int*>(shared + kTableAt); }
+  DEVICE StepNote& Note(int at) const { return reinterpret_cast<StepNote*>(shared + kNotesAt)[at]; }
+  DEVICE int* Places(int at) const {
+    return reinterpret_cast<int*>(shared + kPlacesAt) + at % kPlaceTables * kPlaceInts;
+  }
+  DEVICE const BlockNote& Block() const {
+    return *reinterpret_cast<const BlockNote*>(shared + kBlockNoteAt);
+  }
 
   // To the next step there is.
-  DEVICE void Look() {
+  DEVICE void Advance() {
+    if (!known) return;
     ++step;
     while (step >= segment.step_end) {
-      if (!walk.NextFew(operands.plan, segment) && !walk.NextMany(operands.plan, segment)) {
+      if (!walk.Next(operands.plan, segment)) {
         known = false;
         return;
       }
       step = segment.step_begin;
     }
-    known = true;
-    const int token = step * kStepTokens + static_cast<int>(threadIdx.x);
-    const Tile& tile = segment.tile(operands.plan);
-    bool there = threadIdx.x < kStepTokens && token < tile.context;
-    // Pages before every row's window may have gone.
-    if constexpr (kWindow > 0) {
-      there &= token > tile.context - tile.tokens + tile.row / kGroup - kWindow;
-    }
-    page = there ? operands.pages[tile.pages_begin + token / kPageTokens] : -1;
   }
 
-  // The known step's places into the table, in units of 16 bytes.
-  DEVICE void Tabulate() {
-    if (known && threadIdx.x < kStepTokens) {
-      constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
-      const int token = step * kStepTokens + static_cast<int>(threadIdx.x);
-      const int row = segment.head * kPageTokens + token % kPageTokens;
-      int* entry = Table() + turn * kTables * kStepTokens + threadIdx.x;
-      entry[0] = page < 0 ? -1 : page * kPageUnits + row * (kD / 8);
-      if constexpr (kD != kDv) {
-        entry[kStepTokens] = page * kPageUnits + kHkv * kPageTokens * (kD / 8) + row * (kDv / 8);
+  // The note of step `at` of the segment, or that there is none, and the page of this thread's run.
+  DEVICE void Make(bool there, int at, int run, int to) {
+    StepNote made = {};
+    page = -1;
+    if (there) {
+      const Tile& tile = segment.tile(operands.plan);
+      const int begin = at * kStepTokens, token = begin + run * kRunTokens;
+      const int own_begin = tile.context - tile.tokens;
+      int first = 0;
+      // Pages before every row's window may have gone.
+      if constexpr (kWindow > 0) first = own_begin + tile.row / kGroup - kWindow + 1;
+      if (run < kRuns && token < tile.context && token + kRunTokens > first) {
+        page = operands.pages[tile.pages_begin + token / kPageTokens];
+      }
+      row = segment.head * kPageTokens + token % kPageTokens;
+      made.state = kFew && at == segment.step_begin ? 2 : 1;
+      made.row_begin = first - begin;
+      made.row_end = tile.context - begin;
+      made.own = begin + kStepTokens > own_begin;
+      made.tile_at = segment.tile_at;
+      made.head = segment.head;
+    }
+    if (run == 0) Note(to) = made;
+  }
+  // Two steps on.
+  DEVICE void Look() {
+    const int half = threadIdx.x / kLookers, run = threadIdx.x % kLookers;
+    if (known && step + 2 < segment.step_end) {
+      Make(true, step + 1 + half, run, looked + half);
+      step += 2;
+    } else {
+      Advance();
+      if (half == 0) Make(known, step, run, looked);
+      Advance();
+      if (half == 1) Make(known, step, run, looked + 1);
+    }
+    looked = looked + 2 == kNotes ? 0 : looked + 2;
+  }
+
+  // Notes the places of the pair of steps that begins with note `at`, in units of 16 bytes.
+  DEVICE void Tabulate(int at) const {
+    const int half = threadIdx.x / kLookers, run = threadIdx.x % kLookers;
+    if (run >= kRuns) return;
+    constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
+    int* places = Places(at + half) + run;
+    places[0] = page * kPageUnits + row * (kD / 8);
+    if constexpr (kD != kDv) {
+      places[kRuns] = page * kPageUnits + kHkv * kPageTokens * (kD / 8) + row * (kDv / 8);
+    }
+  }
+
+  // Copies rows of a step, each thread the same unit of every kPass'th; kMore: also what lies
+  // kMoreFrom bytes behind each, to kMoreTo behind. kAll: the step has all its rows; otherwise
+  // those it lacks become zeros.
+  template <typename Rows, int kElements, bool kMore, bool kAll>
+  DEVICE void CopyRows(uint32_t to, const int* places, const StepNote& step_note) const {
+    constexpr int kUnits = Rows::kUnits, kPass = kThreads / kUnits;
+    constexpr int kMoreFrom = kHkv * kPageTokens * kD * 2, kMoreTo = kKeyBytes;
+    const int first = threadIdx.x / kUnits, unit = threadIdx.x % kUnits;
+    if (kThreads % kUnits != 0 && first >= kPass) return;
+    const bool is_unit = kElements % 16 == 0 || unit < kElements / 8;
+    const auto* layer = reinterpret_cast<const uint8_t*>(operands.layer) + unit * 16;
+#pragma unroll
+    for (int i = 0; i < DivideUp(kStepTokens, kPass); ++i) {
+      const int in_step = first + i * kPass;
+      if (kStepTokens % kPass != 0 && in_step >= kStepTokens) break;
+      constexpr bool kEven = kRunTokens % kPass == 0;  // no pass has rows of two runs
+      const int run = kEven ? i * kPass / kRunTokens : in_step / kRunTokens;
+      const int in_run = kEven ? first + i * kPass % kRunTokens : in_step % kRunTokens;
+      const uint8_t* from = layer + int64_t{places[run]} * 16 + in_run * (kElements * 2);
+      bool copies = is_unit;
+      if constexpr (!kAll) copies &= in_step >= step_note.row_begin && in_step < step_note.row_end;
+      if (!copies) from = layer;
+      const uint32_t at =
+          to + (kPass % 8 == 0 ? Rows::Offset(first, unit) + i * kPass * Rows::kRowBytes
+                               : Rows::Offset(in_step, unit));
+      CopyAsync(at, from, copies ? 16 : 0);
+      if constexpr (kMore) {
+        CopyAsync(at + kMoreTo, copies ? from + kMoreFrom : from, copies ? 16 : 0);
       }
     }
-    tabled = known;
   }
-
-  template <typename Rows, int kElements>
-  DEVICE void CopyRows(uint32_t to, const int* places, const int* there, int64_t begin) const {
-    const auto* layer = reinterpret_cast<const uint8_t*>(operands.layer);
-#pragma unroll 4
-    for (int i = 0; i < kStepTokens * Rows::kUnits / kThreads; ++i) {
-      const int at = threadIdx.x + i * kThreads, row = at / Rows::kUnits, unit = at % Rows::kUnits;
-      const bool copies = there[row] >= 0 && (kElements % 16 == 0 || unit < kElements / 8);
-      const uint8_t* from = layer;
-      if (copies) from += (int64_t{places[row]} + begin + unit) * 16;
-      CopyAsync(to + Rows::Offset(row, unit), from, copies ? 16 : 0);
+  template <bool kAll>
+  DEVICE void CopyStep(uint32_t to, const StepNote& step_note) const {
+    const int* places = Places(note);
+    if constexpr (kD == kDv) {
+      CopyRows<KeyRows, kD, true, kAll>(to, places, step_note);
+    } else {
+      CopyRows<KeyRows, kD, false, kAll>(to, places, step_note);
+      CopyRows<ValueRows, kDv, false, kAll>(to + kKeyBytes, places + kRuns, step_note);
     }
   }
 
-  // Starts the copies of the step in the table into stage `to`.
-  DEVICE void Issue(int to) {
-    if (tabled) {
-      const int* keys = Table() + turn * kTables * kStepTokens;
+  // Of the stage whose keys Next() gave.
+  DEVICE int Stage(uint32_t keys) const {
+    return static_cast<int>(keys - SharedAddress(shared) - kQueryBytes) / kStageBytes;
+  }
+
+  // Starts the copies of the noted step into stage `to`, with q where it is the first of a segment
+  // of few rows.
+  DEVICE void Issue(int to, bool with_query = true) {
+    const StepNote& step_note = Note(note);
+    if (step_note.state != 0) {
       const uint32_t at = SharedAddress(shared) + kQueryBytes + to * kStageBytes;
-      CopyRows<KeyRows, kD>(at, keys, keys, 0);
-      constexpr bool kSame = kD == kDv;
-      CopyRows<ValueRows, kDv>(at + kKeyBytes, kSame ? keys : keys + kStepTokens, keys,
-                               kSame ? kHkv * kPageTokens * (kD / 8) : 0);
+      if (step_note.row_end >= kStepTokens && (kWindow == 0 || step_note.row_begin <= 0)) {
+        CopyStep<true>(at, step_note);
+      } else {
+        CopyStep<false>(at, step_note);
+      }
+      if (kFew && with_query && step_note.state == 2) {
+        const Tile& tile = *reinterpret_cast<const Tile*>(operands.plan + step_note.tile_at);
+        QueryRows{operands, tile, step_note.head}.template Copy<kFewRows>(SharedAddress(shared) +
+                                                                          to * kFewQueryBytes);
+      }
     }
     CommitCopies();
-    turn ^= 1;
-    Tabulate();
-    if (known) Look();
+    const bool second = note % 2 == 1;
+    note = note + 1 == kNotes ? 0 : note + 1;
+    if (second && threadIdx.x < 2 * kLookers) {
+      Tabulate(note);
+      Look();
+    }
   }
 
+  // Fills the ring but its last stage, as far as it can before the prior grid has ended.
   DEVICE void Start() {
     walk.Start(operands.plan);
+    if (kFew && threadIdx.x == 0) {
+      const PlanHeader& header = Walk::Header(operands.plan);
+      *reinterpret_cast<BlockNote*>(shared + kBlockNoteAt) = {header.units, header.arrivals_at,
+                                                              header.partials_at};
+    }
     segment.step_end = step = 0;
-    turn = stage = 0;
-    Look();
-    Tabulate();
-    if (known) Look();
+    known = true;
+    note = looked = stage = 0;
+    if (threadIdx.x < 2 * kLookers) {
+      Look();
+      Tabulate(0);
+      Look();
+    }
+    bool waited = false;
     for (int i = 0; i < kStages - 1; ++i) {
       SyncBlock();
-      Issue(i);
+      // The first q is loaded when this is done.
+      if (!waited && (Note(note).own || (i > 0 && Note(note).state == 2))) {
+        WaitForPriorGrid();
+        waited = true;
+      }
+      Issue(i, i > 0);
     }
+    if (!waited) WaitForPriorGrid();
+    if constexpr (kStages == 1) SyncBlock();
   }
 
   // The shared address of the next step's keys; its values follow. The stage before it is free.
@@ -200,22 +369,5 @@ struct Feed {
     return SharedAddress(shared) + kQueryBytes + at * kStageBytes;
   }
 };
-
-// The tile's rows of q, zeros behind them and behind kD.
-template <int kRows>
-DEVICE void LoadQuery(const AttentionOperands& operands, const Segment& segment, uint8_t* shared) {
-  const Tile& tile = segment.tile(operands.plan);
-  for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
-    const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
-    Words4 words = {};
-    if (row < tile.rows && unit < kD / 8) {
-      const int in_sequence = tile.row + row;
-      const int64_t token = tile.first_row + in_sequence / kGroup;
-      const int64_t q_row = token * kHq + segment.head * kGroup + in_sequence % kGroup;
-      words = reinterpret_cast<const Words4*>(operands.q)[q_row * (kD / 8) + unit];
-    }
-    *reinterpret_cast<Words4*>(shared + KeyRows::Offset(row, unit)) = words;
-  }
-}
 
 #endif  // QUIRE_ATTENTION_FEED_CUH_

@@ -1,7 +1,10 @@
 // The attention kernels' work list, once a step, on the device: one block.
 //
-// A sequence of up to kFewRowsMost rows (tokens * kGroup) becomes tiles of kFewRows rows, any other
-// tiles of kManyRows, its last ones first as they see most. Nothing here decides a bit of a result.
+// A sequence of up to kFewRowsMost rows (tokens * kGroup) becomes tiles of kFewRows, any other
+// tiles of kManyRows, the last first, as they see most. Nothing here decides a bit of a result.
+//
+// Grids behind this one start when it has ended and fenced: what it wrote may be read before
+// WaitForPriorGrid.
 #ifndef QUIRE_ATTENTION_PLAN_CUH_
 #define QUIRE_ATTENTION_PLAN_CUH_
 
@@ -13,13 +16,19 @@ struct PlanLimits {
 };
 
 struct AttentionPlan {
-  // Tiles of a sequence, by kind, and chunks of those of few rows.
+  // Tiles of few and of many rows, and chunks of the former.
   struct Counts {
-    int few = 0, many = 0, units = 0;
+    int of[3];
   };
+  static constexpr int kFewTiles = 0, kManyTiles = 1, kUnits = 2;
 
-  static DEVICE int TileRows(const StepSequence& sequence) {
-    return sequence.rows * kGroup <= kFewRowsMost ? kFewRows : kManyRows;
+  // Every thread has `each` sequences that follow each other; what stands before them.
+  Counts* before;
+  const StepSequence* sequences;
+  int count, each;
+
+  static DEVICE bool HasFew(const StepSequence& sequence) {
+    return sequence.rows * kGroup <= kFewRowsMost;
   }
 
   // Tile `index` of a sequence in tiles of `tile_rows`.
@@ -46,101 +55,132 @@ struct AttentionPlan {
   }
 
   static DEVICE Counts Count(const StepSequence& sequence) {
-    Counts counts;
-    const int tile_rows = TileRows(sequence), tiles = DivideUp(sequence.rows * kGroup, tile_rows);
-    if (tile_rows != kFewRows) {
-      counts.many = tiles;
-      return counts;
+    const bool few = HasFew(sequence);
+    const int tiles = DivideUp(sequence.rows * kGroup, few ? kFewRows : kManyRows);
+    Counts counts = {{few ? tiles : 0, few ? 0 : tiles, 0}};
+    for (int i = 0; few && i < tiles; ++i) {
+      counts.of[kUnits] += MakeTile(sequence, kFewRows, i).chunks();
     }
-    counts.few = tiles;
-    for (int i = 0; i < tiles; ++i) counts.units += MakeTile(sequence, kFewRows, i).chunks();
     return counts;
   }
 
-  // Sums of `value` over the threads before this one; `total` of all.
-  static DEVICE int Before(int value, int* shared, int* total) {
+  // What all sequences have; `before` is filled.
+  DEVICE Counts Scan() const {
     const int thread = threadIdx.x;
-    SyncBlock();
-    shared[thread] = value;
+    Counts own = {};
+    for (int s = thread * each; s < count && s < (thread + 1) * each; ++s) {
+      const Counts more = Count(sequences[s]);
+#pragma unroll
+      for (int i = 0; i < 3; ++i) own.of[i] += more.of[i];
+    }
+    Counts sum = own;
+    before[thread] = sum;
     for (int distance = 1; distance < kThreads; distance *= 2) {
       SyncBlock();
-      const int more = thread >= distance ? shared[thread - distance] : 0;
+      Counts more = {};
+      if (thread >= distance) more = before[thread - distance];
       SyncBlock();
-      shared[thread] += more;
+#pragma unroll
+      for (int i = 0; i < 3; ++i) sum.of[i] += more.of[i];
+      before[thread] = sum;
     }
     SyncBlock();
-    *total = shared[kThreads - 1];
-    return shared[thread] - value;
+    const Counts total = before[kThreads - 1];
+    SyncBlock();
+#pragma unroll
+    for (int i = 0; i < 3; ++i) sum.of[i] -= own.of[i];
+    before[thread] = sum;
+    SyncBlock();
+    return total;
+  }
+
+  // The sequence that has `at` (a tile of few or of many rows, or a unit), counted from the
+  // sequence's own.
+  template <int kWhat>
+  DEVICE StepSequence Find(int& at, Counts& counts) const {
+    int low = 0, high = kThreads;  // the last thread before whose sequences there are <= at
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (before[middle].of[kWhat] <= at) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    counts = before[low];
+    for (int s = low * each;; ++s) {
+      const StepSequence sequence = sequences[s];
+      const Counts own = Count(sequence);
+      if (s + 1 == count || at < counts.of[kWhat] + own.of[kWhat]) {
+        at -= counts.of[kWhat];
+        return sequence;
+      }
+#pragma unroll
+      for (int i = 0; i < 3; ++i) counts.of[i] += own.of[i];
+    }
+  }
+
+  template <int kWhat>
+  DEVICE void WriteTiles(Tile* tiles, int tile_count) const {
+    constexpr int kRows = kWhat == kFewTiles ? kFewRows : kManyRows;
+    for (int i = threadIdx.x; i < tile_count; i += kThreads) {
+      Counts counts;
+      int at = i;
+      const StepSequence sequence = Find<kWhat>(at, counts);
+      const int last = DivideUp(sequence.rows * kGroup, kRows) - 1;
+      Tile tile = MakeTile(sequence, kRows, kWhat == kFewTiles ? at : last - at);
+      tile.unit = counts.of[kUnits];
+      for (int j = 0; kWhat == kFewTiles && j < at; ++j) {
+        tile.unit += MakeTile(sequence, kFewRows, j).chunks();
+      }
+      tiles[i] = tile;
+    }
   }
 
   static DEVICE void Run(const StepHeader* header, const StepSequence* sequences, uint8_t* memory,
                          PlanLimits limits) {
     WaitForPriorGrid();
-    int* shared = reinterpret_cast<int*>(SharedMemory());
-    int* many_begin = shared + kThreads;  // of the batch's sequences
-    const int thread = threadIdx.x;
-    PlanHeader plan;
-    plan.many_at =
-        (static_cast<int>(sizeof(PlanHeader)) + limits.few_tiles * static_cast<int>(sizeof(Tile))) /
-        16;
-    plan.blocks_at = plan.many_at + limits.many_tiles * static_cast<int>(sizeof(Tile)) / 16;
-    plan.arrivals_at = plan.blocks_at + DivideUp(limits.blocks, 4);
-    plan.partials_at = int64_t{plan.arrivals_at + DivideUp(limits.few_tiles * kHkv, 4)} * 16;
-    auto* few_tiles = reinterpret_cast<Tile*>(memory + sizeof(PlanHeader));
-    auto* many_tiles = reinterpret_cast<Tile*>(memory + int64_t{plan.many_at} * 16);
-
-    Counts before;
-    const int count = header->sequences;
-    for (int batch = 0; batch < count; batch += kThreads) {
-      const int index = batch + thread;
-      StepSequence sequence = {};
-      if (index < count) sequence = sequences[index];
-      const Counts own = Count(sequence);
-      Counts total;
-      int few = before.few + Before(own.few, shared, &total.few);
-      int unit = before.units + Before(own.units, shared, &total.units);
-      many_begin[thread] = before.many + Before(own.many, shared, &total.many);
-      for (int i = 0; i < own.few; ++i, ++few) {
-        Tile tile = MakeTile(sequence, kFewRows, i);
-        tile.unit = unit;
-        unit += tile.chunks();
-        few_tiles[few] = tile;
-      }
-      SyncBlock();
-      // Tiles of many rows by all threads, a sequence at a time.
-      for (int s = batch; s < count && s < batch + kThreads; ++s) {
-        const StepSequence other = sequences[s];
-        const int tiles = Count(other).many, begin = many_begin[s - batch];
-        for (int i = thread; i < tiles; i += kThreads) {
-          many_tiles[begin + i] = MakeTile(other, kManyRows, tiles - 1 - i);
-        }
-      }
-      before.few += total.few;
-      before.many += total.many;
-      before.units += total.units;
-    }
-    plan.few_tiles = before.few;
-    plan.many_tiles = before.many;
-    plan.units = before.units * kHkv;
+    const int count = header->sequences, thread = threadIdx.x;
+    const AttentionPlan self = {reinterpret_cast<Counts*>(SharedMemory()), sequences, count,
+                                DivideUp(count, kThreads)};
+    const Counts total = self.Scan();
+    constexpr int kTileBytes = sizeof(Tile);
+    PlanHeader plan = {};
+    plan.few_tiles = total.of[kFewTiles];
+    plan.many_tiles = total.of[kManyTiles];
+    plan.units = total.of[kUnits] * kHkv;
+    plan.few_at =
+        static_cast<int>(sizeof(PlanHeader)) + limits.blocks * static_cast<int>(sizeof(BlockStart));
+    plan.many_at = plan.few_at + limits.few_tiles * kTileBytes;
+    plan.arrivals_at = plan.many_at + limits.many_tiles * kTileBytes;
+    plan.partials_at = plan.arrivals_at + DivideUp(limits.few_tiles * kHkv, 4) * 16;
     if (thread == 0) *reinterpret_cast<PlanHeader*>(memory) = plan;
-    SyncBlock();
+    self.WriteTiles<kFewTiles>(reinterpret_cast<Tile*>(memory + plan.few_at), plan.few_tiles);
+    self.WriteTiles<kManyTiles>(reinterpret_cast<Tile*>(memory + plan.many_at), plan.many_tiles);
 
-    auto* arrivals = reinterpret_cast<uint32_t*>(memory + int64_t{plan.arrivals_at} * 16);
-    for (int i = thread; i < plan.few_tiles * kHkv; i += kThreads) arrivals[i] = 0;
-    int* first_tiles = reinterpret_cast<int*>(memory + int64_t{plan.blocks_at} * 16);
     for (int block = thread; block < limits.blocks; block += kThreads) {
-      const int unit = BlockBegin(block, limits.blocks, plan.units);
-      int low = 0, high = plan.few_tiles;  // the last tile whose first unit is <= unit
-      while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        if (few_tiles[middle].unit * kHkv <= unit) {
-          low = middle;
-        } else {
-          high = middle;
+      BlockStart start = {};
+      start.header = plan;
+      start.unit = BlockBegin(block, limits.blocks, plan.units);
+      start.unit_end = BlockBegin(block + 1, limits.blocks, plan.units);
+      if (start.unit < start.unit_end) {
+        Counts counts;
+        int at = start.unit / kHkv, index = 0;
+        const StepSequence sequence = self.Find<kUnits>(at, counts);
+        start.tile = MakeTile(sequence, kFewRows, 0);
+        start.tile.unit = counts.of[kUnits];
+        while (start.unit >= (start.tile.unit + start.tile.chunks()) * kHkv) {
+          const int unit = start.tile.unit + start.tile.chunks();
+          start.tile = MakeTile(sequence, kFewRows, ++index);
+          start.tile.unit = unit;
         }
+        start.few_tile = counts.of[kFewTiles] + index;
       }
-      first_tiles[block] = low;
+      reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader))[block] = start;
     }
+    auto* arrivals = reinterpret_cast<uint32_t*>(memory + plan.arrivals_at);
+    for (int i = thread; i < plan.few_tiles * kHkv; i += kThreads) arrivals[i] = 0;
+    FenceDevice();
   }
 };
 

@@ -258,6 +258,9 @@ DEVICE void StoreToL2(float* to, const float (&values)[4]) {
                : "memory");
 }
 
+// What this thread wrote before is there for all of the device.
+DEVICE void FenceDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 // ---- programmatic dependent launch
 
 // Before this, only memory that no kernel of the stream writes may be read, and none written.
