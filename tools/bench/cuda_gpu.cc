@@ -104,14 +104,22 @@ void Gpu::Launch(CuFunction function, int grid, int threads, int shared_bytes, b
 
 void Gpu::Synchronize() const { Check(driver_->StreamSynchronize(stream_), "synchronize"); }
 
-double Gpu::TimeGraph(int replays, const std::function<void()>& enqueue) const {
+CuGraphExec Gpu::Capture(const std::function<void()>& enqueue) const {
   CuGraph graph = nullptr;
   CuGraphExec exec = nullptr;
   Check(driver_->StreamBeginCapture(stream_, 1), "capture");
   enqueue();
   Check(driver_->StreamEndCapture(stream_, &graph), "capture");
   Check(driver_->GraphInstantiate(&exec, graph, 0), "graph");
-  Check(driver_->GraphLaunch(exec, stream_), "graph");
+  Check(driver_->GraphDestroy(graph), "graph");
+  return exec;
+}
+
+void Gpu::Replay(CuGraphExec graph) const { Check(driver_->GraphLaunch(graph, stream_), "graph"); }
+
+double Gpu::TimeGraph(int replays, const std::function<void()>& enqueue) const {
+  CuGraphExec exec = Capture(enqueue);
+  Replay(exec);
   std::vector<double> times;
   for (int i = 0; i < replays; ++i) {
     // A graph that draws much power runs after a rest, like others that it is compared with.
@@ -119,7 +127,7 @@ double Gpu::TimeGraph(int replays, const std::function<void()>& enqueue) const {
       std::this_thread::sleep_for(std::chrono::milliseconds(15));
     }
     Check(driver_->EventRecord(begin_, stream_), "event");
-    Check(driver_->GraphLaunch(exec, stream_), "graph");
+    Replay(exec);
     Check(driver_->EventRecord(end_, stream_), "event");
     Check(driver_->EventSynchronize(end_), "graph");
     float milliseconds = 0;
@@ -127,7 +135,6 @@ double Gpu::TimeGraph(int replays, const std::function<void()>& enqueue) const {
     times.push_back(milliseconds * 1000.0);
   }
   Check(driver_->GraphExecDestroy(exec), "graph");
-  Check(driver_->GraphDestroy(graph), "graph");
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }

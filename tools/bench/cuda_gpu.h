@@ -61,6 +61,10 @@ class Gpu {
     return OrDie(EncodeTensorMap(*driver_, map, base));
   }
 
+  // What `enqueue` launches, as a graph that lives as long as the program.
+  CuGraphExec Capture(const std::function<void()>& enqueue) const;
+  void Replay(CuGraphExec graph) const;
+
   // Median microseconds of one replay of what `enqueue` launches, as a graph, after one warm-up.
   double TimeGraph(int replays, const std::function<void()>& enqueue) const;
 

@@ -1,0 +1,145 @@
+#include "tools/bench/cuda_attention_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "codegen/cuda/attention.h"
+
+namespace quire::bench {
+
+AttentionSpec MakeSpec(int64_t hq, int64_t hkv, int64_t d, int64_t page, DType dtype) {
+  AttentionSpec spec;
+  spec.hq = hq, spec.hkv = hkv, spec.d = spec.dv = d;
+  spec.kv = spec.x = dtype;
+  spec.page_tokens = page;
+  spec.scale = 1 / std::sqrt(static_cast<double>(d));
+  return spec;
+}
+
+std::vector<LoadedAttention> LoadAttentions(const Gpu& gpu,
+                                            const std::vector<AttentionSpec>& specs) {
+  std::vector<LoadedAttention> loaded;
+  std::vector<std::pair<std::string, std::string>> sources;
+  for (const AttentionSpec& spec : specs) {
+    loaded.push_back({spec, OrDie(MakeCudaAttention(spec, gpu.limits())), {}});
+    for (const CudaEntry& entry : loaded.back().kernel->entries()) {
+      sources.emplace_back(entry.entry, entry.source);
+    }
+  }
+  const std::vector<std::string> cubins = CompileAll(sources, gpu.architecture());
+  size_t next = 0;
+  for (LoadedAttention& attention : loaded) {
+    for (const CudaEntry& entry : attention.kernel->entries()) {
+      attention.functions.push_back(gpu.Load(cubins[next++], entry.entry, entry.shared_bytes));
+    }
+  }
+  return loaded;
+}
+
+AttentionStep::AttentionStep(const Gpu& gpu, const LoadedAttention& attention, int64_t max_rows,
+                             int64_t max_sequences, int64_t max_pages)
+    : gpu_(gpu),
+      attention_(attention),
+      max_rows_(max_rows),
+      preparation_(attention.kernel->Prepare(max_rows, max_sequences, max_pages)),
+      launches_(attention.kernel->Launches(max_rows)) {
+  const AttentionSpec& spec = attention.spec;
+  const auto allocate = [&](int64_t bytes) { return gpu.Allocate(static_cast<size_t>(bytes)); };
+  q = allocate(max_rows * spec.hq * spec.d * 2);
+  y = allocate(max_rows * spec.hq * spec.dv * 2);
+  bias = allocate(spec.hq * spec.bias_distances * 4);
+  sinks = allocate(spec.hq * 4);
+  tree = allocate(max_rows * spec.tree_words * 4);
+  header_ = allocate(sizeof(StepHeader));
+  sequences_ = allocate(max_sequences * static_cast<int64_t>(sizeof(StepSequence)));
+  pages_ = allocate(max_pages * 4);
+  plan_ = allocate(preparation_.plan_bytes);
+  gpu.Fill(plan_, 0xa5, static_cast<size_t>(preparation_.plan_bytes));
+}
+
+AttentionStep::~AttentionStep() {
+  for (CuDevicePtr memory : {q, y, bias, sinks, tree, header_, sequences_, pages_, plan_}) {
+    gpu_.Free(memory);
+  }
+  for (CuDevicePtr memory : more_pages_) gpu_.Free(memory);
+}
+
+void AttentionStep::SetBatch(const std::vector<Part>& parts, const std::vector<int>& pages) {
+  StepHeader header = {};
+  std::vector<StepSequence> sequences;
+  const int64_t page_tokens = attention_.spec.page_tokens;
+  for (const Part& part : parts) {
+    sequences.push_back({header.rows, part.rows, part.context, header.pages});
+    header.rows += part.rows;
+    header.pages += static_cast<int>((part.context + page_tokens - 1) / page_tokens);
+  }
+  header.sequences = static_cast<int>(parts.size());
+  gpu_.Upload(header_, &header, sizeof header);
+  gpu_.Upload(sequences_, sequences.data(), sequences.size() * sizeof sequences[0]);
+  if (!pages.empty()) gpu_.Upload(pages_, pages.data(), pages.size() * 4);
+}
+
+CuDevicePtr AttentionStep::AddPages(const std::vector<int>& pages) {
+  more_pages_.push_back(gpu_.Allocate(pages.size() * 4));
+  gpu_.Upload(more_pages_.back(), pages.data(), pages.size() * 4);
+  return more_pages_.back();
+}
+
+void AttentionStep::Launch(const CudaLaunch& launch, CuDevicePtr layer, CuDevicePtr pages,
+                           bool dependent) const {
+  const AttentionSpec& spec = attention_.spec;
+  std::vector<CuDevicePtr> operands = {q, layer};
+  if (spec.bias_distances > 0) operands.push_back(bias);
+  if (spec.sinks) operands.push_back(sinks);
+  if (spec.tree_words > 0) operands.push_back(tree);
+  operands.push_back(y);
+  KernelArguments arguments;
+  for (const CudaArgument& argument : launch.arguments) {
+    switch (argument.kind) {
+      case CudaArgument::Kind::kOperand:
+        arguments.Add(operands.at(static_cast<size_t>(argument.value)));
+        break;
+      case CudaArgument::Kind::kPlan:
+        arguments.Add(plan_ + static_cast<uint64_t>(argument.value));
+        break;
+      case CudaArgument::Kind::kHeader:
+        arguments.Add(header_);
+        break;
+      case CudaArgument::Kind::kSequences:
+        arguments.Add(sequences_);
+        break;
+      case CudaArgument::Kind::kPages:
+        arguments.Add(pages);
+        break;
+      case CudaArgument::Kind::kInt32:
+        arguments.Add(static_cast<int32_t>(argument.value));
+        break;
+      default:
+        Die(absl::InternalError("attention takes an argument that it should not"));
+    }
+  }
+  const CudaEntry& entry = attention_.kernel->entries()[launch.entry];
+  gpu_.Launch(attention_.functions[launch.entry], launch.grid, entry.block_threads,
+              entry.shared_bytes, dependent, arguments);
+}
+
+void AttentionStep::Prepare() const {
+  for (const CudaLaunch& launch : preparation_.launches) Launch(launch, 0, pages_, false);
+}
+
+void AttentionStep::Attend(CuDevicePtr layer, CuDevicePtr pages, bool dependent) const {
+  for (const CudaLaunch& launch : launches_.launches) {
+    Launch(launch, layer, pages == 0 ? pages_ : pages, dependent);
+  }
+}
+
+}  // namespace quire::bench
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "", how = argc > 2 ? argv[2] : "";
+  if (mode == "check") return quire::bench::CheckAttention(quire::bench::Gpu(), how == "quick");
+  if (mode == "time") return quire::bench::TimeAttention(quire::bench::Gpu(), how);
+  std::fprintf(stderr, "usage: bench_cuda_attention check [quick] | time [WHICH]\n");
+  return 2;
+}
