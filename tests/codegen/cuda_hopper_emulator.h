@@ -25,7 +25,7 @@ inline PhaseBarrier& BarrierAt(uint32_t address) {
 }
 inline void InitBarrier(uint32_t address, int arrivals) {
   if (address % 8 != 0) Fail("barrier is not aligned");
-  block->phase_barriers[address] = {arrivals, arrivals};
+  block->phase_barriers[address] = {arrivals, arrivals, 0, {}};
 }
 inline void FenceBarriers() {}
 inline void Arrive(uint32_t address) {

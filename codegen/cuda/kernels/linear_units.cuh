@@ -50,7 +50,7 @@ struct LinearUnits {
 
   // A place in the block's sequence of stages: unit after unit, in each part after part.
   struct Cursor {
-    int unit, unit_count, part, k, part_end;
+    int unit, unit_count, part = 0, k = 0, part_end = 0;
     int token_begin, row_begin;  // of the tile
 
     // At the first stage that is not empty, from the block's first unit on.
