@@ -127,10 +127,29 @@ class LaunchChecker {
                             LayoutText(layout)));
   }
 
-  absl::Status ExpectLayer(const plan::Operand& operand, DType dtype, int64_t heads, int64_t k_dim,
-                           int64_t v_dim) const {
+  // step appends to its own cache and reads that or the cross cache, which encode fills; what
+  // encode reads lasts for its run.
+  bool MayUse(plan::KvCache cache, bool appends) const {
+    const bool is_encode = program_.name == "encode";
+    switch (cache) {
+      case plan::KvCache::Self:
+        return !is_encode;
+      case plan::KvCache::Cross:
+        return is_encode == appends;
+      case plan::KvCache::Encoder:
+        return is_encode;
+    }
+    return false;
+  }
+
+  absl::Status ExpectLayer(const plan::Operand& operand, bool appends, DType dtype, int64_t heads,
+                           int64_t k_dim, int64_t v_dim) const {
     if (operand.kind() != OperandKind::KvLayer) return Bad("an operand is not a KV layer");
     const plan::KvLayerT& layer = *target_.kv_layers[operand.index()];
+    if (!MayUse(layer.cache, appends)) {
+      return Bad(absl::StrCat("KV layer ", layer.layer, " is of a cache that ", program_.name,
+                              " does not ", appends ? "append to" : "read"));
+    }
     if (layer.dtype == DTypeText(dtype) && layer.heads == heads &&
         (k_dim == 0 || layer.k_dim == k_dim) && (v_dim == 0 || layer.v_dim == v_dim)) {
       return absl::OkStatus();
@@ -138,12 +157,12 @@ class LaunchChecker {
     return Bad(absl::StrCat("KV layer ", layer.layer, " has other heads than its kernel"));
   }
 
-  // A vector of floats in any type: devices read it as f32.
-  absl::Status ExpectBias(const plan::Operand& operand, int64_t elements) const {
+  // A vector or table of floats in any type: devices read it as f32.
+  absl::Status ExpectFloats(const plan::Operand& operand, const Extents& extents) const {
     if (operand.kind() != OperandKind::Weight) return Bad("the bias is not a weight");
     const std::optional<DType> dtype = ParseDType(target_.weights[operand.index()]->dtype);
     if (!dtype.has_value() || !IsFloat(*dtype)) return Bad("the bias is not of floats");
-    return ExpectWeight(operand, {*dtype, {elements}}, WeightLayout::kRows);
+    return ExpectWeight(operand, {*dtype, extents}, WeightLayout::kRows);
   }
 
   // What a linear reads, or what the device makes that of.
@@ -167,7 +186,7 @@ class LaunchChecker {
     QUIRE_RETURN_IF_ERROR(ExpectMatrix(launch_.inputs[1], spec));
     size_t next = 2;
     if (spec.bias) {
-      QUIRE_RETURN_IF_ERROR(ExpectBias(launch_.inputs[next++], spec.weight_rows()));
+      QUIRE_RETURN_IF_ERROR(ExpectFloats(launch_.inputs[next++], {spec.weight_rows()}));
     }
     if (spec.residual) QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[next++], y));
     for (const bool is_bias : {false, true}) {
@@ -180,11 +199,15 @@ class LaunchChecker {
   }
 
   absl::Status CheckAttention(const AttentionSpec& spec) const {
-    QUIRE_RETURN_IF_ERROR(Counts(2, 1));
+    QUIRE_RETURN_IF_ERROR(Counts(spec.buckets > 0 ? 3 : 2, 1));
+    if (spec.buckets > 0) {
+      QUIRE_RETURN_IF_ERROR(ExpectFloats(launch_.inputs[2], {spec.buckets, spec.hq}));
+    }
     if (spec.page_tokens != target_.page_tokens) return Bad("its kernel has other pages");
     if (rows() != 'T') return Bad("attention computes rows T");
     QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.hq * spec.d, 'T'}));
-    QUIRE_RETURN_IF_ERROR(ExpectLayer(launch_.inputs[1], spec.kv, spec.hkv, spec.d, spec.dv));
+    QUIRE_RETURN_IF_ERROR(
+        ExpectLayer(launch_.inputs[1], /*appends=*/false, spec.kv, spec.hkv, spec.d, spec.dv));
     return ExpectRows(launch_.outputs[0], {spec.x, spec.hq * spec.dv, 'T'});
   }
 
@@ -239,9 +262,9 @@ class LaunchChecker {
       const Op& append = *kernel.appends[i];
       const bool is_k = append.Text(AttrKind::kSlot) == "k";
       const int64_t dim = append.type.extents[2].value();
-      QUIRE_RETURN_IF_ERROR(ExpectLayer(launch_.inputs[args.size() + i], append.type.dtype,
-                                        append.type.extents[1].value(), is_k ? dim : 0,
-                                        is_k ? 0 : dim));
+      QUIRE_RETURN_IF_ERROR(ExpectLayer(launch_.inputs[args.size() + i], /*appends=*/true,
+                                        append.type.dtype, append.type.extents[1].value(),
+                                        is_k ? dim : 0, is_k ? 0 : dim));
     }
     QUIRE_RETURN_IF_ERROR(CheckPages(kernel));
     for (size_t i = 0; i < launch_.outputs.size(); ++i) {
@@ -254,16 +277,18 @@ class LaunchChecker {
     return absl::OkStatus();
   }
 
-  // Ids are below the vocabulary and positions below max_positions: the table must have that many.
+  // Ids are below the vocabulary and positions below max_positions, or an encoder's below
+  // max_source: the table must have that many.
   absl::Status CheckEmbed(const Func& func, const Op& embed) const {
     for (size_t i = 0; i < func.args().size(); ++i) {
       if (func.args()[i].get() != embed.operand(1)) continue;
       const plan::Operand& operand = launch_.inputs[i];
       if (operand.kind() != OperandKind::Argument) break;
       const std::string& name = program_.arguments[operand.index()]->name;
-      const int64_t bound = name == "ids"   ? model_.vocabulary
-                            : name == "pos" ? model_.max_positions
-                                            : 0;
+      const int64_t bound =
+          name == "ids"   ? model_.vocabulary
+          : name == "pos" ? (program_.name == "encode" ? model_.max_source : model_.max_positions)
+                          : 0;
       if (bound == 0) return Bad(absl::StrCat("nothing bounds the rows that ", name, " looks up"));
       const int64_t table_rows = embed.operand(0)->type.extents[0].value();
       if (bound + embed.Int(AttrKind::kOffset) <= table_rows) return absl::OkStatus();

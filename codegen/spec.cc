@@ -157,6 +157,7 @@ absl::Status ParseAct(Fields& fields, LinearSpec* spec) {
 
 constexpr int64_t kMaxHeads = 65536, kMaxHead = 512, kMaxPageTokens = 65536;
 constexpr int64_t kMaxBiasDistances = int64_t{1} << 24;
+constexpr int64_t kMaxBuckets = 65536, kMaxDistance = 1 << 20;
 
 absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(Fields fields, Fields::Split(text));
@@ -178,6 +179,29 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
                        absl::StrCat("a multiple of ", InfoOf(spec.weight).block_elements));
   }
   return KernelSpec(spec);
+}
+
+std::string BucketsText(const AttentionSpec& spec) {
+  if (spec.buckets == 0) return "";
+  return absl::StrCat(" buckets=", spec.buckets, " distance=", spec.max_distance,
+                      " direction=", spec.both_directions ? "both" : "back");
+}
+
+absl::Status ParseBuckets(Fields& fields, AttentionSpec* spec) {
+  if (!fields.Has("buckets")) return absl::OkStatus();
+  QUIRE_RETURN_IF_ERROR(fields.Int("buckets", 2, kMaxBuckets, &spec->buckets));
+  QUIRE_RETURN_IF_ERROR(fields.Int("distance", 2, kMaxDistance, &spec->max_distance));
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view direction, fields.Take("direction"));
+  if (direction != "both" && direction != "back") {
+    return Fields::Bad("direction", direction, "both, back");
+  }
+  spec->both_directions = direction == "both";
+  const int64_t step = spec->both_directions ? 4 : 2;
+  if (spec->buckets % step != 0 || spec->max_distance <= spec->buckets / step) {
+    return Fields::Bad("buckets", absl::StrCat(spec->buckets),
+                       absl::StrCat("a multiple of ", step, ", less than ", step, " distances"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
@@ -202,6 +226,7 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   }
   if (fields.Has("sinks")) QUIRE_RETURN_IF_ERROR(fields.Bool("sinks", &spec.sinks));
   if (fields.Has("tree")) QUIRE_RETURN_IF_ERROR(fields.Int("tree", 1, 64, &spec.tree_words));
+  QUIRE_RETURN_IF_ERROR(ParseBuckets(fields, &spec));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.tree_words > 0 && !spec.causal) return Fields::Bad("tree", "1", "mask=causal");
   if (spec.hq % spec.hkv != 0) {
@@ -284,7 +309,7 @@ std::string SpecText(const KernelSpec& spec) {
         " dv=", attention->dv, " kv=", DTypeText(attention->kv), " page=", attention->page_tokens,
         " mask=", attention->causal ? "causal" : "none", " window=", attention->window,
         " scale=", Number(attention->scale), " cap=", Number(attention->cap),
-        " alibi=", Number(attention->alibi_max), rest);
+        " alibi=", Number(attention->alibi_max), rest, BucketsText(*attention));
   }
   const auto& row = std::get<RowSpec>(spec);
   return absl::StrCat(

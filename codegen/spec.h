@@ -6,6 +6,7 @@
 //   linear n=14336 k=4096 w=bf16 x=bf16 y=bf16 bias=0 residual=0 layout=rows norm=rms eps=0.00001
 //       offset=0 norm_w=f32 act=silu gated=1
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
+//   attention ... alibi=0 buckets=32 distance=128 direction=back
 //   row func @row(%x: f32[T,576], %w: f32[576]) {...}
 //
 // Fields that not every kernel has stand last, and only where they are not the default: canonical
@@ -17,7 +18,7 @@
 //   the norm if it has one
 //              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
 //   attention  inputs: q [T,hq,d], the KV layer, bias [hq,distances] f32 if bias, sinks [hq] f32 if
-//   sinks, tree [T,words] i32 if tree
+//   sinks, tree [T,words] i32 if tree; or table [buckets,hq] of any floats if buckets
 //              outputs: y [T,hq,dv], of q's type x
 //   row        inputs: the function's arguments, then the KV layer of each kv_append in program
 //   order
@@ -104,6 +105,10 @@ struct AttentionSpec {
   // sees, lowest bit of the first word first; such tokens after it are not seen whatever their bit.
   // 0: none. Needs causal.
   int64_t tree_words = 0;
+  // The op relative_bias with a table of so many rows, which a device unrolls into biases by
+  // distance when it loads the table. 0: none.
+  int64_t buckets = 0, max_distance = 0;
+  bool both_directions = false;
 };
 
 // A fused group of row-wise ops, as a function of the IR in its own text with canonical names (%0,

@@ -15,19 +15,31 @@
 namespace quire {
 namespace {
 
-absl::Status CheckSignature(const Module& module) {
-  const Type wanted{DType::kI32, {Extent::Letter('T')}};
-  auto is_arg = [&module, &wanted](size_t i, absl::string_view name) {
-    const Op& arg = *module.funcs[0]->args()[i];
-    return arg.name == name && arg.type == wanted;
+// Whether the arguments are ids and pos, and those of an encoder's input, if any, behind them.
+bool HasKnownArguments(const Func& step) {
+  struct Known {
+    const char* name;
+    char letter;
   };
+  constexpr Known kKnown[] = {{"ids", 'T'}, {"pos", 'T'}, {"source", 'S'}, {"source_pos", 'S'}};
+  const size_t count = step.args().size();
+  if (count != 2 && count != 4) return false;
+  for (size_t i = 0; i < count; ++i) {
+    const Op& arg = *step.args()[i];
+    const Type wanted{DType::kI32, {Extent::Letter(kKnown[i].letter)}};
+    if (arg.name != kKnown[i].name || arg.type != wanted) return false;
+  }
+  return true;
+}
+
+absl::Status CheckSignature(const Module& module) {
   const bool is_step = module.funcs.size() == 1 && module.funcs[0]->name() == "step" &&
-                       module.funcs[0]->args().size() == 2 && is_arg(0, "ids") &&
-                       is_arg(1, "pos") && module.funcs[0]->returns().size() == 1;
+                       HasKnownArguments(*module.funcs[0]) &&
+                       module.funcs[0]->returns().size() == 1;
   if (!is_step) {
-    return WithLine(absl::InvalidArgumentError("the module is not a decoder's definition"),
-                    "allowed",
-                    "one function @step(%ids: i32[T], %pos: i32[T]) that returns logits f32[T,V]");
+    return WithLine(absl::InvalidArgumentError("the module is not a model's definition"), "allowed",
+                    "one function @step(%ids: i32[T], %pos: i32[T]) that returns logits f32[T,V]; "
+                    "with an encoder also %source: i32[S], %source_pos: i32[S]");
   }
   const Op* logits = module.funcs[0]->returns()[0];
   if (logits->type.rank() == 2 && HasRows(logits->type, 'T') && logits->type.dtype == DType::kF32 &&
@@ -45,21 +57,22 @@ absl::Status Timed(absl::string_view name, const Step& step, CompiledTarget* com
   const auto begin = std::chrono::steady_clock::now();
   QUIRE_RETURN_IF_ERROR(WithPrefix(step(), name));
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-  const plan::ProgramT& program = *compiled->target.programs[0];
-  PassReport report{std::string(name), program.name, true, taken.count(), {}};
-  std::string text = absl::StrCat(program.launches.size(), " launches of ",
-                                  compiled->target.kernels.size(), " kernels");
-  if (program.arena != nullptr) {
-    int64_t t = 0, r = 0;
-    for (const auto& buffer : program.buffers) {
-      t += buffer->bytes->t();
-      r += buffer->bytes->r();
+  for (const auto& program : compiled->target.programs) {
+    PassReport report{std::string(name), program->name, true, taken.count(), {}};
+    std::string text = absl::StrCat(program->launches.size(), " launches of ",
+                                    compiled->target.kernels.size(), " kernels");
+    if (program->arena != nullptr) {
+      int64_t t = 0, r = 0;
+      for (const auto& buffer : program->buffers) {
+        t += buffer->bytes->t();
+        r += buffer->bytes->r();
+      }
+      text = absl::StrCat("bytes of activations for each row: ", t + r, " => ",
+                          program->arena->t() + program->arena->r());
     }
-    text = absl::StrCat("bytes of activations for each row: ", t + r, " => ",
-                        program.arena->t() + program.arena->r());
+    report.notes.push_back({true, program->name, text});
+    compiled->reports.push_back(std::move(report));
   }
-  report.notes.push_back({true, program.name, text});
-  compiled->reports.push_back(std::move(report));
   return absl::OkStatus();
 }
 
@@ -75,12 +88,16 @@ absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target&
   QUIRE_RETURN_IF_ERROR(
       RunPasses(compiled.lowered, options.passes, target, options.pipeline, &compiled.reports));
   auto select = [&]() -> absl::Status {
-    QUIRE_ASSIGN_OR_RETURN(compiled.target,
-                           SelectKernels(*compiled.lowered.funcs[0], tensors, target));
+    QUIRE_ASSIGN_OR_RETURN(compiled.target, SelectKernels(compiled.lowered, tensors, target));
     return absl::OkStatus();
   };
   QUIRE_RETURN_IF_ERROR(Timed("select-kernels", select, &compiled));
-  auto place = [&] { return PlaceBuffers(*compiled.target.programs[0]); };
+  auto place = [&]() -> absl::Status {
+    for (const auto& program : compiled.target.programs) {
+      QUIRE_RETURN_IF_ERROR(PlaceBuffers(*program));
+    }
+    return absl::OkStatus();
+  };
   QUIRE_RETURN_IF_ERROR(Timed("plan-memory", place, &compiled));
   return compiled;
 }
@@ -127,8 +144,9 @@ Target TargetOf(const plan::TargetT& target) {
   lowered_for.traits = TraitsOf(target.name);
   lowered_for.activation = ParseDType(target.activation).value_or(lowered_for.activation);
   lowered_for.page_tokens = target.page_tokens;
-  if (!target.kv_layers.empty()) {
-    lowered_for.kv_dtype = ParseDType(target.kv_layers[0]->dtype).value_or(lowered_for.kv_dtype);
+  for (const auto& layer : target.kv_layers) {
+    if (layer->cache == plan::KvCache::Encoder) continue;  // of a type of its own
+    lowered_for.kv_dtype = ParseDType(layer->dtype).value_or(lowered_for.kv_dtype);
   }
   return lowered_for;
 }

@@ -56,16 +56,31 @@ absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op, DType stor
   return value;
 }
 
+// What the programs of a target share.
+struct Shared {
+  Shared(const Target& lowered_for, WeightSlots weight_slots, KvLayers kv_layers)
+      : target(lowered_for), slots(std::move(weight_slots)), layers(std::move(kv_layers)) {}
+
+  const Target& target;
+  WeightSlots slots;
+  KvLayers layers;
+  absl::flat_hash_map<std::string, uint32_t> kernel_index;  // by spec
+  std::vector<std::unique_ptr<plan::KernelT>> kernels;
+};
+
+// One function.
 class Lowering {
  public:
-  Lowering(const Func& func, const Target& target, WeightSlots slots, KvLayers layers)
+  Lowering(const Func& func, Shared& shared)
       : func_(func),
-        target_(target),
-        types_(func, target),
-        slots_(std::move(slots)),
-        layers_(std::move(layers)) {}
+        target_(shared.target),
+        types_(func, shared.target),
+        slots_(shared.slots),
+        layers_(shared.layers),
+        kernel_index_(shared.kernel_index),
+        kernels_(shared.kernels) {}
 
-  absl::StatusOr<plan::TargetT> Run() {
+  absl::StatusOr<std::unique_ptr<plan::ProgramT>> Run() {
     program_->name = func_.name();
     program_->ir = Print(func_);
     for (size_t i = 0; i < func_.args().size(); ++i) {
@@ -77,21 +92,14 @@ class Lowering {
     QUIRE_RETURN_IF_ERROR(CollectGroups());
     for (const auto& group : groups_) QUIRE_RETURN_IF_ERROR(LowerGroup(group));
     for (const Op* result : func_.returns()) {
+      if (result->Is(OpKind::kKvAppend)) continue;  // stays in its cache
       auto it = places_.find(Storage(result));
       if (it == places_.end() || it->second.kind() != plan::OperandKind::Buffer) {
         return absl::UnimplementedError(Describe(*result, "is returned but not computed"));
       }
       program_->results.push_back(it->second);
     }
-    plan::TargetT lowered;
-    lowered.name = target_.name;
-    lowered.activation = std::string(DTypeText(target_.activation));
-    lowered.kernels = std::move(kernels_);
-    lowered.weights = slots_.TakeSlots();
-    lowered.kv_layers = layers_.TakeLayers();
-    lowered.page_tokens = target_.page_tokens;
-    lowered.programs.push_back(std::move(program_));
-    return lowered;
+    return std::move(program_);
   }
 
  private:
@@ -99,7 +107,7 @@ class Lowering {
 
   absl::Status CollectGroups() {
     for (const auto& op : func_.ops()) {
-      if (slots_.Contains(op.get())) continue;
+      if (slots_.Contains(op.get()) || op->Is(OpKind::kKvRead)) continue;
       if (op->group < 0 && Storage(op.get()) == op.get()) {
         return absl::InternalError(Describe(*op, "has no group"));
       }
@@ -193,6 +201,17 @@ class Lowering {
     plan::LaunchT launch;
     QUIRE_ASSIGN_OR_RETURN(plan::Operand q, PlaceOf(op, op.operand(0)));
     launch.inputs = {q, plan::Operand(plan::OperandKind::KvLayer, layer)};
+    if (op.num_operands() > 3) {
+      const Op* table = op.operand(3);
+      if (!slots_.Contains(table)) {
+        return absl::UnimplementedError(
+            Describe(op, absl::StrCat("%", table->name, " is not made of rows of the checkpoint")));
+      }
+      launch.inputs.push_back(Weight(table));
+      spec.buckets = table->type.extents[0].value();
+      spec.max_distance = op.Int(AttrKind::kMaxDistance);
+      spec.both_directions = op.Text(AttrKind::kDirection) == "both";
+    }
     return Finish(op, spec, std::move(launch), {&op});
   }
 
@@ -255,23 +274,35 @@ class Lowering {
   const Func& func_;
   const Target& target_;
   const StorageTypes types_;
-  WeightSlots slots_;
-  KvLayers layers_;
+  WeightSlots& slots_;
+  KvLayers& layers_;
   std::vector<Group> groups_;
   OpSet read_outside_;
   absl::flat_hash_map<const Op*, plan::Operand> places_;  // arguments and buffers, by Storage()
-  absl::flat_hash_map<std::string, uint32_t> kernel_index_;
-  std::vector<std::unique_ptr<plan::KernelT>> kernels_;
+  absl::flat_hash_map<std::string, uint32_t>& kernel_index_;
+  std::vector<std::unique_ptr<plan::KernelT>>& kernels_;
   std::unique_ptr<plan::ProgramT> program_ = std::make_unique<plan::ProgramT>();
 };
 
 }  // namespace
 
-absl::StatusOr<plan::TargetT> SelectKernels(const Func& func, const TensorTable& tensors,
+absl::StatusOr<plan::TargetT> SelectKernels(const Module& module, const TensorTable& tensors,
                                             const Target& target) {
-  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(func, tensors, target.traits));
-  QUIRE_ASSIGN_OR_RETURN(KvLayers layers, KvLayers::Create(func));
-  return Lowering(func, target, std::move(slots), std::move(layers)).Run();
+  QUIRE_ASSIGN_OR_RETURN(WeightSlots slots, WeightSlots::Create(module, tensors, target.traits));
+  QUIRE_ASSIGN_OR_RETURN(KvLayers layers, KvLayers::Create(module));
+  Shared shared(target, std::move(slots), std::move(layers));
+  plan::TargetT lowered;
+  for (const auto& func : module.funcs) {
+    QUIRE_ASSIGN_OR_RETURN(auto program, Lowering(*func, shared).Run());
+    lowered.programs.push_back(std::move(program));
+  }
+  lowered.name = target.name;
+  lowered.activation = std::string(DTypeText(target.activation));
+  lowered.kernels = std::move(shared.kernels);
+  lowered.weights = shared.slots.TakeSlots();
+  lowered.kv_layers = shared.layers.TakeLayers();
+  lowered.page_tokens = target.page_tokens;
+  return lowered;
 }
 
 }  // namespace quire

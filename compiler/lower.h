@@ -1,4 +1,4 @@
-// select-kernels and plan-memory: a fused function becomes a program of the plan.
+// select-kernels and plan-memory: each fused function becomes a program of the plan.
 //
 //   SelectKernels  each group => one launch of one kernel spec; values between groups => buffers;
 //                  weights => slots; caches => KV layers
@@ -17,9 +17,9 @@
 
 namespace quire {
 
-// The target with one program, whose buffers have sizes but no places yet.
-// REQUIRES: fuse ran on `func`.
-absl::StatusOr<plan::TargetT> SelectKernels(const Func& func, const TensorTable& tensors,
+// The target with a program for each function, whose buffers have sizes but no places yet.
+// REQUIRES: fuse ran on `module`.
+absl::StatusOr<plan::TargetT> SelectKernels(const Module& module, const TensorTable& tensors,
                                             const Target& target);
 
 // Sets the offset of each buffer, and the arena.

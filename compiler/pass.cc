@@ -10,6 +10,8 @@ namespace quire {
 absl::Span<const PassDef> AllPasses() {
   static constexpr PassDef kPasses[] = {
 #define PASS(function, name, phase, summary) {name, function, PassPhase::k##phase, summary},
+#define MODULE_PASS(function, name, phase, summary) \
+  {name, nullptr, PassPhase::k##phase, summary, function},
 #include "compiler/passes.def"
   };
   return kPasses;

@@ -47,18 +47,24 @@ class Notes {
 };
 
 using PassFn = absl::StatusOr<bool> (*)(Func& func, const Target& target, Notes& notes);
+// A pass that makes or removes functions. The contract is the same, with the module's functions for
+// the function.
+using ModulePassFn = absl::StatusOr<bool> (*)(Module& module, const Target& target, Notes& notes);
 
 enum class PassPhase { kRaise, kDerive, kLower };
 
 struct PassDef {
   const char* name;
-  PassFn run;
+  PassFn run;  // of each function; null for a pass over the module
   PassPhase phase;
   const char* summary;
+  ModulePassFn run_module = nullptr;
 };
 
 #define PASS(function, name, phase, summary) \
   absl::StatusOr<bool> function(Func& func, const Target& target, Notes& notes);
+#define MODULE_PASS(function, name, phase, summary) \
+  absl::StatusOr<bool> function(Module& module, const Target& target, Notes& notes);
 #include "compiler/passes.def"
 
 // In the order of the default pipeline.

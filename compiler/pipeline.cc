@@ -51,14 +51,16 @@ absl::Status BrokenPromise(const PassDef& pass, const std::string& before, absl:
                       : WithLine(status, "ir", before);
 }
 
-// Runs one pass on one function of the module, in place; on failure the function is as before.
-absl::Status RunOne(const PassDef& pass, std::unique_ptr<Func>& func, const Target& target,
+// Runs one pass on `module`, in place; on failure the module is as before.
+absl::Status RunOne(const PassDef& pass, Module& module, const Target& target,
                     const PipelineOptions& options, std::vector<PassReport>* reports) {
-  const std::string before = Print(*func);
-  std::unique_ptr<Func> edited = func->Clone();
+  const std::string before = Print(module);
+  Module edited = module.Clone();
   Notes notes;
   const auto begin = std::chrono::steady_clock::now();
-  const absl::StatusOr<bool> changed = pass.run(*edited, target, notes);
+  const absl::StatusOr<bool> changed = pass.run_module != nullptr
+                                           ? pass.run_module(edited, target, notes)
+                                           : pass.run(*edited.funcs[0], target, notes);
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
   if (!changed.ok()) {
     if (absl::IsInternal(changed.status())) {
@@ -66,18 +68,31 @@ absl::Status RunOne(const PassDef& pass, std::unique_ptr<Func>& func, const Targ
     }
     return WithPrefix(changed.status(), pass.name);
   }
-  const absl::Status valid = Verify(*edited);
+  const absl::Status valid = Verify(edited);
   if (!valid.ok()) {
     return BrokenPromise(pass, before, absl::StrCat("left invalid IR: ", valid.message()), options);
   }
-  if (*changed != (Print(*edited) != before)) {
+  if (*changed != (Print(edited) != before)) {
     return BrokenPromise(pass, before,
                          *changed ? "says that it changed the function, but did not"
                                   : "changed the function, but says that it did not",
                          options);
   }
-  func = std::move(edited);
-  reports->push_back({pass.name, func->name(), *changed, taken.count(), notes.list()});
+  module = std::move(edited);
+  reports->push_back({pass.name, module.funcs[0]->name(), *changed, taken.count(), notes.list()});
+  return absl::OkStatus();
+}
+
+// The same on each function, as a module of its own.
+absl::Status RunOnEach(const PassDef& pass, Module& module, const Target& target,
+                       const PipelineOptions& options, std::vector<PassReport>* reports) {
+  for (std::unique_ptr<Func>& func : module.funcs) {
+    Module one;
+    one.funcs.push_back(std::move(func));
+    const absl::Status status = RunOne(pass, one, target, options, reports);
+    func = std::move(one.funcs[0]);
+    QUIRE_RETURN_IF_ERROR(status);
+  }
   return absl::OkStatus();
 }
 
@@ -89,9 +104,9 @@ absl::Status RunPasses(Module& module, absl::Span<const PassDef* const> passes,
   QUIRE_RETURN_IF_ERROR(Dump(module, options.dump_ir_dir, 0, "input"));
   size_t number = 0;
   for (const PassDef* pass : passes) {
-    for (std::unique_ptr<Func>& func : module.funcs) {
-      QUIRE_RETURN_IF_ERROR(RunOne(*pass, func, target, options, reports));
-    }
+    QUIRE_RETURN_IF_ERROR(pass->run_module != nullptr
+                              ? RunOne(*pass, module, target, options, reports)
+                              : RunOnEach(*pass, module, target, options, reports));
     QUIRE_RETURN_IF_ERROR(Dump(module, options.dump_ir_dir, ++number, pass->name));
   }
   return absl::OkStatus();

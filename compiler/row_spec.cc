@@ -66,9 +66,11 @@ class RowWriter {
     }
     if (MovesElements(*op)) clone->type.dtype = clone->operands[0]->type.dtype;
     if (op->Is(OpKind::kKvAppend)) {
-      const int64_t layer = op->Int(AttrKind::kLayer);
+      // A kernel is told where to append: it knows neither class nor number of a cache.
+      const auto key = std::pair(op->Text(AttrKind::kCache), op->Int(AttrKind::kLayer));
       const auto number = static_cast<int64_t>(layers_.size());
-      clone->Set(AttrKind::kLayer, layers_.try_emplace(layer, number).first->second);
+      clone->Set(AttrKind::kLayer, layers_.try_emplace(key, number).first->second);
+      clone->Set(AttrKind::kCache, DefaultOf(AttrKind::kCache));
       group_.appends.push_back(op);
     }
     clones_[op] = Insert(std::move(clone));
@@ -154,7 +156,7 @@ class RowWriter {
   OpSet seen_;
   absl::flat_hash_map<const Op*, Op*> clones_;
   std::map<std::pair<Op*, DType>, Op*> casts_;
-  absl::flat_hash_map<int64_t, int64_t> layers_;
+  absl::flat_hash_map<std::pair<std::string, int64_t>, int64_t> layers_;
   int next_ = 0;
 };
 

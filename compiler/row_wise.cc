@@ -61,6 +61,7 @@ absl::Status CheckRowWise(const Op& op, char letter) {
       return mixes("it reads the whole context");
     case OpKind::kCausalMask:
     case OpKind::kAlibi:
+    case OpKind::kRelativeBias:
       return mixes("it depends on where a row stands");
     case OpKind::kTake:
       if (HasRows(op.operand(0)->type, letter)) return mixes("it picks rows by number");

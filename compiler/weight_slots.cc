@@ -101,21 +101,23 @@ absl::StatusOr<Parts> PartsOf(const Op& op, const TensorTable& tensors,
 
 }  // namespace
 
-absl::StatusOr<WeightSlots> WeightSlots::Create(const Func& func, const TensorTable& tensors,
+absl::StatusOr<WeightSlots> WeightSlots::Create(const Module& module, const TensorTable& tensors,
                                                 const TargetTraits& traits) {
   absl::flat_hash_map<absl::string_view, uint32_t> index;
   for (size_t i = 0; i < tensors.size(); ++i) index[tensors[i]->name] = static_cast<uint32_t>(i);
   WeightSlots slots;
   slots.matrix_layout_ = traits.matrix_layout;
-  const OpSet weights = WeightExpressionsOf(func);
-  for (const auto& op : func.ops()) {
-    if (!weights.contains(op.get())) continue;
-    QUIRE_ASSIGN_OR_RETURN(Parts parts, PartsOf(*op, tensors, index, slots.parts_));
-    slots.parts_[op.get()] = std::move(parts);
-  }
-  for (const auto& op : func.ops()) {
-    if (op->Is(OpKind::kLinear) && slots.Contains(op->operand(1))) {
-      slots.layouts_[KeyOf(slots.parts_.at(op->operand(1)))] = traits.matrix_layout;
+  for (const auto& func : module.funcs) {
+    const OpSet weights = WeightExpressionsOf(*func);
+    for (const auto& op : func->ops()) {
+      if (!weights.contains(op.get())) continue;
+      QUIRE_ASSIGN_OR_RETURN(Parts parts, PartsOf(*op, tensors, index, slots.parts_));
+      slots.parts_[op.get()] = std::move(parts);
+    }
+    for (const auto& op : func->ops()) {
+      if (op->Is(OpKind::kLinear) && slots.Contains(op->operand(1))) {
+        slots.layouts_[KeyOf(slots.parts_.at(op->operand(1)))] = traits.matrix_layout;
+      }
     }
   }
   return slots;

@@ -25,9 +25,9 @@ using TensorTable = std::vector<std::unique_ptr<plan::TensorT>>;
 
 class WeightSlots {
  public:
-  // Reads every weight expression of `func`. INVALID_ARGUMENT when a weight is not in `tensors` or
-  // has another type there; UNIMPLEMENTED when an expression is not rows of tensors.
-  static absl::StatusOr<WeightSlots> Create(const Func& func, const TensorTable& tensors,
+  // Reads every weight expression of the module. INVALID_ARGUMENT when a weight is not in `tensors`
+  // or has another type there; UNIMPLEMENTED when an expression is not rows of tensors.
+  static absl::StatusOr<WeightSlots> Create(const Module& module, const TensorTable& tensors,
                                             const TargetTraits& traits);
 
   // The layout in which `weight` is kept: the target's for matrices when any linear reads the same

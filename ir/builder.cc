@@ -83,4 +83,11 @@ Op* Builder::ExpandHeads(Op* x, int64_t group, absl::string_view order) {
               {{AttrKind::kGroup, group}, {AttrKind::kOrder, std::string(order)}});
 }
 
+Op* Builder::RelativeBias(Op* scores, Op* table, int64_t max_distance,
+                          absl::string_view direction) {
+  return Make(
+      OpKind::kRelativeBias, {scores, table},
+      {{AttrKind::kMaxDistance, max_distance}, {AttrKind::kDirection, std::string(direction)}});
+}
+
 }  // namespace quire

@@ -58,6 +58,8 @@ class Builder {
   Op* Slice(Op* x, int64_t axis, int64_t begin, int64_t end);
   Op* Concat(std::vector<Op*> xs, int64_t axis);
   Op* ExpandHeads(Op* x, int64_t group, absl::string_view order = "interleave");
+  // Of scores [H,T,C] by a table [buckets,H]; `direction`: both or back.
+  Op* RelativeBias(Op* scores, Op* table, int64_t max_distance, absl::string_view direction);
   Op* Softmax(Op* x) { return Make(OpKind::kSoftmax, {x}); }
 
  private:

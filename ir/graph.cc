@@ -108,6 +108,13 @@ void Func::Erase(const Op* op) {
   ops_.erase(it);
 }
 
+void Func::EraseArg(const Op* arg) {
+  auto it = Locate(args_, arg);
+  if (it == args_.end()) return;
+  by_name_.erase(arg->name);
+  args_.erase(it);
+}
+
 void Func::MoveBefore(const Op* op, const Op* before) {
   auto from = ops_.begin() + (Locate(ops_, op) - ops_.begin());
   std::unique_ptr<Op> held = std::move(*from);

@@ -66,6 +66,7 @@ class Func {
   Func& operator=(const Func&) = delete;
 
   const std::string& name() const { return name_; }
+  void set_name(absl::string_view name) { name_ = std::string(name); }
   const std::vector<std::unique_ptr<Op>>& args() const { return args_; }
   const std::vector<std::unique_ptr<Op>>& ops() const { return ops_; }
   const std::vector<Op*>& returns() const { return returns_; }
@@ -89,6 +90,8 @@ class Func {
   bool EraseDead();
   // REQUIRES: no users.
   void Erase(const Op* op);
+  // An argument. REQUIRES: no users.
+  void EraseArg(const Op* arg);
   // Moves `op` to just before `before`.
   void MoveBefore(const Op* op, const Op* before);
   // Puts the ops in this order. REQUIRES: `order` holds every op of the function once.

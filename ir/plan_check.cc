@@ -264,6 +264,10 @@ absl::Status CheckPlan(const plan::PlanT& plan, absl::Span<const PlanSection> se
     return absl::DataLossError(
         absl::StrCat("model: max_positions=", plan.model->max_positions, " is out of range"));
   }
+  if (plan.model->max_source < 0 || plan.model->max_source > kMaxExtent) {
+    return absl::DataLossError(
+        absl::StrCat("model: max_source=", plan.model->max_source, " is out of range"));
+  }
   for (size_t i = 0; i < plan.files.size(); ++i) {
     if (plan.files[i]->path.empty()) return PlanError("files", i, "it has no path");
   }

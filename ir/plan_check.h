@@ -14,7 +14,7 @@
 //       before it is read; buffers lie inside the arena for all T >= R >= 1;
 //   (6) a program "step" has arguments among ids i32[T], pos i32[T] and rows i32[R], and one
 //   result,
-//       f32[R,V].
+//       f32[R,V]; a program "encode" has arguments among ids and pos, and no result.
 // What a kernel's spec asks of its operands is checked by codegen/plan_check.h.
 // Errors: DATA_LOSS that names the place, "targets[0].programs[0].launches[3]: ...".
 #ifndef QUIRE_IR_PLAN_CHECK_H_

@@ -150,11 +150,13 @@ absl::Status CheckArguments(const plan::ProgramT& program) {
   for (size_t i = 0; i < program.arguments.size(); ++i) {
     auto type = TypeOfValue(*program.arguments[i]);
     if (!type.ok()) return PlanError("arguments", i, type.status().message());
-    if (program.name != "step") continue;
+    const bool is_step = program.name == "step";
+    if (!is_step && program.name != "encode") continue;
     const std::string text = absl::StrCat(program.arguments[i]->name, " ", type->ToString());
-    if (text != "ids i32[T]" && text != "pos i32[T]" && text != "rows i32[R]") {
+    if (text != "ids i32[T]" && text != "pos i32[T]" && !(is_step && text == "rows i32[R]")) {
       return PlanError("arguments", i,
-                       absl::StrCat(text, " is not one of ids i32[T], pos i32[T], rows i32[R]"));
+                       absl::StrCat(text, " is not one of ids i32[T], pos i32[T]",
+                                    is_step ? ", rows i32[R]" : ""));
     }
   }
   return absl::OkStatus();
@@ -179,6 +181,9 @@ absl::Status CheckProgram(const plan::ProgramT& program, const plan::TargetT& ta
   Checker checker(program, target);
   QUIRE_RETURN_IF_ERROR(checker.Buffers());
   QUIRE_RETURN_IF_ERROR(checker.Launches());
+  if (program.name == "encode" && !program.results.empty()) {
+    return absl::DataLossError("results: encode returns what stays in caches alone");
+  }
   return program.name == "step" ? CheckLogits(program, vocabulary) : absl::OkStatus();
 }
 

@@ -312,6 +312,36 @@ absl::StatusOr<Type> ScoresRule(const Op& op, const Declared&) {
   return TypeOf(op, 0);
 }
 
+namespace {
+
+// Operand i as the table of a relative bias: [buckets, heads].
+absl::Status WantBuckets(const Op& op, int i, const Extent& heads) {
+  QUIRE_RETURN_IF_ERROR(WantFloat(op, i));
+  QUIRE_RETURN_IF_ERROR(WantRank(op, i, 2));
+  const Extents& table = TypeOf(op, i).extents;
+  if (table[0].is_letter() || table[1] != heads) {
+    return Wrong(op, i, absl::StrCat("is not [buckets,", heads.ToString(), "]"));
+  }
+  const bool both = op.Text(AttrKind::kDirection) == "both";
+  const int64_t buckets = both ? table[0].value() / 2 : table[0].value();
+  if (table[0].value() % (both ? 4 : 2) != 0 || buckets < 2 ||
+      op.Int(AttrKind::kMaxDistance) <= buckets / 2) {
+    return Wrong(op, i,
+                 absl::StrCat("has no buckets for direction=", both ? "both" : "back",
+                              ", max_distance=", op.Int(AttrKind::kMaxDistance)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Type> RelativeBiasRule(const Op& op, const Declared&) {
+  QUIRE_RETURN_IF_ERROR(WantFloat(op, 0));
+  QUIRE_RETURN_IF_ERROR(WantRank(op, 0, 3));
+  QUIRE_RETURN_IF_ERROR(WantBuckets(op, 1, TypeOf(op, 0).extents[0]));
+  return TypeOf(op, 0);
+}
+
 absl::StatusOr<Type> AttentionRule(const Op& op, const Declared&) {
   for (int i = 0; i < 3; ++i) {
     QUIRE_RETURN_IF_ERROR(WantFloat(op, i));
@@ -335,6 +365,7 @@ absl::StatusOr<Type> AttentionRule(const Op& op, const Declared&) {
   if (op.Int(AttrKind::kWindow) != 0 && op.Text(AttrKind::kMask) != "causal") {
     return absl::InvalidArgumentError("window needs mask=causal");
   }
+  if (op.num_operands() > 3) QUIRE_RETURN_IF_ERROR(WantBuckets(op, 3, q[1]));
   return Type{TypeOf(op, 0).dtype, {q[0], q[1], v[2]}};
 }
 
@@ -347,6 +378,15 @@ absl::StatusOr<Type> KvAppendRule(const Op& op, const Declared& declared) {
     return Wrong(op, 0, absl::StrCat("is not appended to ", type.ToString()));
   }
   return type;
+}
+
+absl::StatusOr<Type> KvReadRule(const Op& op, const Declared& declared) {
+  QUIRE_ASSIGN_OR_RETURN(Type type, WantDeclared(op, declared));
+  const bool is_rows = type.rank() == 3 && type.extents[0] == Extent::Letter('S') &&
+                       !type.extents[1].is_letter() && !type.extents[2].is_letter();
+  if (IsFloat(type.dtype) && is_rows) return type;
+  return absl::InvalidArgumentError(absl::StrCat(
+      type.ToString(), " is no cache of an encoder\n  allowed: floats [S,heads,size]"));
 }
 
 }  // namespace quire

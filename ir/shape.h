@@ -31,8 +31,10 @@ absl::StatusOr<Type> ConcatRule(const Op& op, const std::optional<Type>& declare
 absl::StatusOr<Type> TakeRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> ExpandHeadsRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> ScoresRule(const Op& op, const std::optional<Type>& declared);
+absl::StatusOr<Type> RelativeBiasRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> AttentionRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> KvAppendRule(const Op& op, const std::optional<Type>& declared);
+absl::StatusOr<Type> KvReadRule(const Op& op, const std::optional<Type>& declared);
 
 }  // namespace quire
 

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-Op* CausalAttention(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v,
-                    const AttentionShape& spec) {
+Op* Attend(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v, const AttentionShape& spec) {
+  const Extent rows = q->type.extents[0];
   const auto named = [&](absl::string_view word) -> Builder& {
     return b.Named(absl::StrCat(prefix, word));
   };
@@ -28,11 +28,17 @@ Op* CausalAttention(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v,
   if (spec.alibi_max != 0) {
     scores = named("biased").Unary(OpKind::kAlibi, scores, {{AttrKind::kAlibiMax, spec.alibi_max}});
   }
-  scores = named("masked").Unary(OpKind::kCausalMask, scores, {{AttrKind::kWindow, spec.window}});
+  if (spec.relative != nullptr) {
+    scores = named("placed").RelativeBias(scores, spec.relative, spec.max_distance,
+                                          spec.causal ? "back" : "both");
+  }
+  if (spec.causal) {
+    scores = named("masked").Unary(OpKind::kCausalMask, scores, {{AttrKind::kWindow, spec.window}});
+  }
   Op* weights = named("probs").Softmax(scores);
   Op* out = named("pv").MatMul(weights, v, /*transpose_b=*/false);
   out = named("heads").Transpose(out, {1, 0, 2});
-  return named("attn").Reshape(out, {Extent::Letter('T'), spec.heads * spec.head_dim});
+  return named("attn").Reshape(out, {rows, spec.heads * spec.head_dim});
 }
 
 Op* Rotate(Builder& b, Op* x, Op* pos, Op* factors, const RopeConfig& rope, bool interleaved) {
@@ -60,7 +66,7 @@ Op* Rotate(Builder& b, Op* x, Op* pos, Op* factors, const RopeConfig& rope, bool
   return b.Make(OpKind::kRope, std::move(operands), std::move(attrs));
 }
 
-Op* Activate(Builder& b, Op* x, const Activation& activation) {
+Op* Activate(Builder& b, Op* x, const ActivationConfig& activation) {
   if (activation.kind != OpKind::kGelu) return b.Unary(activation.kind, x);
   return b.Unary(OpKind::kGelu, x, {{AttrKind::kApproximate, activation.approximate}});
 }

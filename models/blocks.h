@@ -20,24 +20,29 @@ struct AttentionShape {
   double scale = 1;
   double softcap = 0;    // 0: none
   double alibi_max = 0;  // 0: none
-  int64_t window = 0;    // 0: unlimited
+  bool causal = true;    // else every row sees every key
+  // Of relative positions: [buckets,Hq], or nullptr; and the distance at which the last one begins.
+  Op* relative = nullptr;
+  int64_t max_distance = 0;
+  int64_t window = 0;  // of causal attention; 0: unlimited
 };
 
-// Causal attention over the whole sequence: q [T,Hq,D], k and v [T,Hkv,D] give [T,Hq*D].
+// Attention over whole sequences: q [T,Hq,D], k and v [C,Hkv,D] give [T,Hq*D], whatever letters the
+// rows are: C is T where a sequence looks at itself, S where it looks at an encoder's output.
 //
 // This is the one spelling that recognise-attention looks for:
 //   k, v  expand_heads where Hq > Hkv
-//   q, k, v  transpose to [H,T,D]
-//   scores = matmul(q, k, transpose_b), scale, softcap?, alibi?, causal_mask, softmax  [H,T,T]
+//   q, k, v  transpose to [H,rows,D]
+//   scores = matmul(q, k, transpose_b), scale, softcap?, alibi?, relative_bias?,
+//     causal_mask?, softmax  [H,T,C]
 //   matmul(scores, v), transpose to [T,H,D], reshape
-Op* CausalAttention(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v,
-                    const AttentionShape& spec);
+Op* Attend(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v, const AttentionShape& spec);
 
 // Rope of x [T,H,D]. `factors` is nullptr or a weight [D/2]; `interleaved` rotates neighbours
 // instead of halves.
 Op* Rotate(Builder& b, Op* x, Op* pos, Op* factors, const RopeConfig& rope, bool interleaved);
 
-Op* Activate(Builder& b, Op* x, const Activation& activation);
+Op* Activate(Builder& b, Op* x, const ActivationConfig& activation);
 
 }  // namespace quire
 

@@ -39,7 +39,7 @@ DecoderConfig ReadBloom(KeyReader& keys) {
   if (keys.DimOr("n_inner", 4 * kMaxWidth, ffn) != ffn) {
     keys.Unsupported("n_inner", "is not supported", absl::StrCat("null, ", ffn.value));
   }
-  config.head_dim = DeriveHeadDim(keys, config);
+  config.head_dim = DeriveHeadDim(keys, config.width, config.heads);
   CheckHeads(keys, config);
   // The length of the training sequences; nothing in the mathematics ends there.
   config.max_positions = keys.DimOr("seq_length", kMaxPositions, {0, "seq_length"});

@@ -1,7 +1,8 @@
-// What a decoder-only model computes, free of how any family spells it.
+// What a decoder-only model or an encoder-decoder computes, free of how any family spells it.
 //
-// The families' files read config.json into this one form, and models/decoder.cc writes the
-// mathematics from it. Every field changes the result; what does not is not here.
+// The families' files read config.json into one of these forms, and models/decoder.cc and
+// models/encoder_decoder.cc write the mathematics from it. Every field changes the result; what
+// does not is not here.
 //
 // Letters: E width, F feed-forward width, Hq query heads, Hkv KV heads, D head size, V vocabulary,
 // L layers.
@@ -48,7 +49,7 @@ enum class QkvLayout {
   kInterleaved  // one matrix, rows [Hq, 3, D]; needs Hkv = Hq
 };
 
-struct Activation {
+struct ActivationConfig {
   OpKind kind = OpKind::kSilu;
   std::string approximate = "none";  // of gelu
 };
@@ -87,7 +88,7 @@ struct DecoderConfig {
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layer;  // one for each layer
 
-  Activation activation;
+  ActivationConfig activation;
   bool gated_mlp = false;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   bool mlp_bias = false;
 
@@ -100,6 +101,44 @@ struct DecoderConfig {
   bool transposed_linear = false;
   bool tied_head = false;
   double final_softcap = 0;  // 0: none
+};
+
+// What an encoder-decoder computes: two stacks of layers of one width. The decoder's layers have an
+// attention over the encoder's output between their own attention and the MLP.
+struct StackConfig {
+  Dimension layers, heads, ffn;
+};
+
+struct EncoderDecoderConfig {
+  Dimension vocab, width, head_dim;
+  // Rows of each stack's table of positions, which are also the longest source and target; 0 where
+  // the configuration sets no limit.
+  Dimension max_positions;
+  StackConfig encoder, decoder;
+
+  // Token embedding, then scale, then learned positions, then norm: in both stacks.
+  double embed_scale = 1;
+  bool learned_positions = false;
+  int64_t position_offset = 0;  // rows of the table before that of position 0
+  bool embed_norm = false;
+  bool own_embeddings = false;  // each stack has a table of its own, if the checkpoint has it
+
+  NormKind norm = NormKind::kLayer;
+  double norm_eps = 0;
+  bool norm_first = false;   // norms before attention and MLP, instead of after the residual's sum
+  bool final_norms = false;  // one more behind each stack
+
+  double attention_scale = 1;
+  // Learned biases of relative positions in each stack's own attention, the same in all layers; 0
+  // buckets: none.
+  Dimension relative_buckets;
+  int64_t max_distance = 0;
+  bool bias = false;  // of all projections, the head's excepted
+  ActivationConfig activation;
+  bool gated_mlp = false;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
+  bool tied_head = false;
+  bool tied_unless_stored = false;  // tied where the checkpoint has no head of its own
+  double head_scale = 1;            // of what the head reads
 };
 
 }  // namespace quire

@@ -101,14 +101,14 @@ class DecoderBuilder {
       Named("kr");
       k = Rotate(b_, k, pos_, factors, rope, config_.rope_interleaved);
     }
-    Op* a = CausalAttention(b_, prefix_, q, k, v,
-                            {.heads = config_.heads,
-                             .kv_heads = config_.kv_heads,
-                             .head_dim = config_.head_dim,
-                             .scale = settings.attention_scale,
-                             .softcap = config_.attn_softcap,
-                             .alibi_max = config_.alibi_max,
-                             .window = settings.window});
+    Op* a = Attend(b_, prefix_, q, k, v,
+                   {.heads = config_.heads,
+                    .kv_heads = config_.kv_heads,
+                    .head_dim = config_.head_dim,
+                    .scale = settings.attention_scale,
+                    .softcap = config_.attn_softcap,
+                    .alibi_max = config_.alibi_max,
+                    .window = settings.window});
     return Linear(TensorRole::kAttnOut, layer, "o", a, config_.width,
                   config_.heads * config_.head_dim, config_.out_bias,
                   {&config_.width, &config_.heads, &config_.head_dim});

@@ -2,16 +2,15 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace quire {
 
-Dimension DeriveHeadDim(KeyReader& keys, const DecoderConfig& config) {
-  const Dimension derived = {config.width / config.heads,
-                             absl::StrCat(config.width.key, " / ", config.heads.key)};
-  if (config.width % config.heads != 0) {
-    keys.Invalid(config.heads.key,
-                 absl::StrCat("does not divide ", config.width.key, "=", config.width.value),
+Dimension DeriveHeadDim(KeyReader& keys, const Dimension& width, const Dimension& heads) {
+  const Dimension derived = {width / heads, absl::StrCat(width.key, " / ", heads.key)};
+  if (width % heads != 0) {
+    keys.Invalid(heads.key, absl::StrCat("does not divide ", width.key, "=", width.value),
                  "a divisor");
   }
   return derived;
@@ -20,7 +19,7 @@ Dimension DeriveHeadDim(KeyReader& keys, const DecoderConfig& config) {
 Dimension ReadHeadDim(KeyReader& keys, const DecoderConfig& config) {
   if (keys.Has("head_dim")) return keys.Dim({"head_dim"}, kMaxHeadDim);
   keys.config().Ignore({"head_dim"});
-  return DeriveHeadDim(keys, config);
+  return DeriveHeadDim(keys, config.width, config.heads);
 }
 
 void CheckHeads(KeyReader& keys, const DecoderConfig& config) {
@@ -29,15 +28,18 @@ void CheckHeads(KeyReader& keys, const DecoderConfig& config) {
                  absl::StrCat("does not divide ", config.heads.key, "=", config.heads.value),
                  "a divisor");
   }
-  if (config.head_dim % 8 == 0) return;
-  const bool given = config.head_dim.key == "head_dim";
-  keys.Fail(absl::UnimplementedError(
-      absl::StrCat("head_dim=", config.head_dim.value,
-                   " is not a multiple of 8\n  from: ", keys.config().file(), " ",
-                   given ? "head_dim"
-                         : absl::StrCat(config.width.key, "=", config.width.value, ", ",
-                                        config.heads.key, "=", config.heads.value),
-                   "\n  allowed: a multiple of 8, 8..", kMaxHeadDim)));
+  CheckHeadDim(keys, config.head_dim, config.width, config.heads);
+}
+
+void CheckHeadDim(KeyReader& keys, const Dimension& head_dim, const Dimension& width,
+                  const Dimension& heads) {
+  if (head_dim % 8 == 0) return;
+  const bool derived = absl::StrContains(head_dim.key, '/');
+  keys.Fail(absl::UnimplementedError(absl::StrCat(
+      "head_dim=", head_dim.value, " is not a multiple of 8\n  from: ", keys.config().file(), " ",
+      derived ? absl::StrCat(width.key, "=", width.value, ", ", heads.key, "=", heads.value)
+              : head_dim.key,
+      "\n  allowed: a multiple of 8, 8..", kMaxHeadDim)));
 }
 
 std::vector<LayerConfig> PlainLayers(const DecoderConfig& config) {

@@ -33,7 +33,7 @@ DecoderConfig ReadShared(KeyReader& keys, absl::string_view default_activation) 
   config.ffn = keys.DimOr("n_inner", 4 * kMaxWidth,
                           {4 * config.width, absl::StrCat("4 ", config.width.key)});
   config.max_positions = keys.Dim({"n_positions", "max_position_embeddings"}, kMaxPositions);
-  config.head_dim = DeriveHeadDim(keys, config);
+  config.head_dim = DeriveHeadDim(keys, config.width, config.heads);
   CheckHeads(keys, config);
   config.learned_positions = true;
   config.norm = NormKind::kLayer;

@@ -103,8 +103,11 @@ std::vector<std::string> KeyReader::Texts(absl::string_view key) {
   return Take(config_.GetStrings(key), std::vector<std::string>());
 }
 
-Activation KeyReader::ReadActivation(absl::string_view key, absl::string_view fallback) {
-  const std::string text = Text(key, fallback);
+ActivationConfig KeyReader::ReadActivation(absl::string_view key, absl::string_view fallback) {
+  return ActivationOf(key, Text(key, fallback));
+}
+
+ActivationConfig KeyReader::ActivationOf(absl::string_view key, absl::string_view text) {
   std::vector<absl::string_view> known;
   for (const ActivationName& name : kActivations) {
     if (name.text == text) return {name.kind, std::string(name.approximate)};

@@ -40,7 +40,9 @@ class KeyReader {
   bool Bool(absl::string_view key, bool fallback);
   std::string Text(absl::string_view key, absl::string_view fallback);
   std::vector<std::string> Texts(absl::string_view key);
-  Activation ReadActivation(absl::string_view key, absl::string_view fallback);
+  ActivationConfig ReadActivation(absl::string_view key, absl::string_view fallback);
+  // Of that name, which is a part of the key's value.
+  ActivationConfig ActivationOf(absl::string_view key, absl::string_view name);
 
   // Keys that are read only to see that they do not ask for what is not supported.
   void Only(absl::string_view key, bool supported);

@@ -8,6 +8,7 @@
 #include "ir/verify.h"
 #include "models/config_keys.h"
 #include "models/decoder.h"
+#include "models/encoder_decoder.h"
 #include "models/import/config_reader.h"
 #include "models/import/gguf_config.h"
 #include "models/registry.h"
@@ -33,6 +34,23 @@ void ApplyGgufLayout(const GgufConfig& gguf, DecoderConfig& decoder) {
   if (gguf.qkv_in_blocks) decoder.qkv_layout = QkvLayout::kBlocks;
 }
 
+absl::Status BuildStep(const EncoderDecoderConfig& config, const Checkpoint& checkpoint,
+                       WeightsMap& weights, Func& step, ModelDef& model) {
+  QUIRE_RETURN_IF_ERROR(CheckLogitsBias(checkpoint));
+  QUIRE_RETURN_IF_ERROR(BuildEncoderDecoder(config, weights, step));
+  model.vocab_size = config.vocab;
+  model.max_positions = model.max_source = config.max_positions;
+  return absl::OkStatus();
+}
+
+absl::Status BuildStep(const DecoderConfig& config, WeightsMap& weights, Func& step,
+                       ModelDef& model) {
+  QUIRE_RETURN_IF_ERROR(BuildDecoder(config, weights, step));
+  model.vocab_size = config.vocab;
+  model.max_positions = config.max_positions;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOptions& options) {
@@ -43,21 +61,27 @@ absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOpt
   QUIRE_ASSIGN_OR_RETURN(const std::string model_type, config.GetString("model_type"));
   QUIRE_ASSIGN_OR_RETURN(const Family* family, FindFamily(model_type, config.file()));
 
-  KeyReader keys(config);
-  DecoderConfig decoder = family->read(keys);
-  if (is_gguf) ApplyGgufLayout(source, decoder);
-  QUIRE_RETURN_IF_ERROR(keys.status());
-  QUIRE_RETURN_IF_ERROR(RefuseUnknownKeys(config, source.config, options.allowed_config_keys));
-
   ModelDef model;
+  model.architecture = model_type;
   auto step = std::make_unique<Func>("step");
   WeightsMap weights(checkpoint, *family, config.file());
-  QUIRE_RETURN_IF_ERROR(BuildDecoder(decoder, weights, *step));
+  KeyReader keys(config);
+  const auto check_keys = [&]() -> absl::Status {
+    QUIRE_RETURN_IF_ERROR(keys.status());
+    return RefuseUnknownKeys(config, source.config, options.allowed_config_keys);
+  };
+  if (family->read_encoder_decoder != nullptr) {
+    const EncoderDecoderConfig both = family->read_encoder_decoder(keys);
+    QUIRE_RETURN_IF_ERROR(check_keys());
+    QUIRE_RETURN_IF_ERROR(BuildStep(both, checkpoint, weights, *step, model));
+  } else {
+    DecoderConfig decoder = family->read(keys);
+    if (is_gguf) ApplyGgufLayout(source, decoder);
+    QUIRE_RETURN_IF_ERROR(check_keys());
+    QUIRE_RETURN_IF_ERROR(BuildStep(decoder, weights, *step, model));
+  }
   model.module.funcs.push_back(std::move(step));
   QUIRE_RETURN_IF_ERROR(Verify(model.module));
-  model.architecture = model_type;
-  model.vocab_size = decoder.vocab;
-  model.max_positions = decoder.max_positions;
   model.parameter_count = weights.parameter_count();
   return model;
 }

@@ -17,12 +17,14 @@
 namespace quire {
 
 struct ModelDef {
-  // One function, @step(%ids: i32[T], %pos: i32[T]), that returns logits f32[T,V]. Weight ops name
-  // the checkpoint's tensors.
+  // One function that returns logits f32[T,V]: @step(%ids: i32[T], %pos: i32[T]), and for an
+  // encoder-decoder also %source: i32[S] and %source_pos: i32[S], of the encoder's tokens. Weight
+  // ops name the checkpoint's tensors.
   Module module;
   std::string architecture;     // "llama"; "qir" for a user's own
   int64_t vocab_size = 0;       // V
   int64_t max_positions = 0;    // longest sequence the model was made for; 0: none stated
+  int64_t max_source = 0;       // the same for an encoder's input
   int64_t parameter_count = 0;  // elements of the distinct weights
 };
 

@@ -2,6 +2,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ir/file.h"
@@ -15,21 +16,24 @@ namespace quire {
 namespace {
 
 constexpr absl::string_view kSignature =
-    "func @step(%ids: i32[T], %pos: i32[T]) returning f32[T,V]";
+    "func @step(%ids: i32[T], %pos: i32[T]) returning f32[T,V]; with an encoder also "
+    "%source: i32[S], %source_pos: i32[S]";
 
 // The vocabulary's extent, if `step` has the form of a definition.
 absl::StatusOr<int64_t> CheckSignature(const Func* step, absl::string_view path) {
-  const Type tokens = {DType::kI32, {Extent::Letter('T')}};
   const auto wrong = [&](absl::string_view problem) {
     return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": @step ", problem)), "allowed",
                     kSignature);
   };
   if (step == nullptr) return wrong("is missing");
-  if (step->args().size() != 2 || step->args()[0]->name != "ids" ||
-      step->args()[1]->name != "pos" || step->args()[0]->type != tokens ||
-      step->args()[1]->type != tokens) {
-    return wrong("has other arguments");
+  const std::vector<std::string> known = {"ids i32[T]", "pos i32[T]", "source i32[S]",
+                                          "source_pos i32[S]"};
+  bool are_known = step->args().size() == 2 || step->args().size() == 4;
+  for (size_t i = 0; are_known && i < step->args().size(); ++i) {
+    const Op& arg = *step->args()[i];
+    are_known = absl::StrCat(arg.name, " ", arg.type.ToString()) == known[i];
   }
+  if (!are_known) return wrong("has other arguments");
   if (step->returns().size() != 1) return wrong("does not return one value");
   const Type& logits = step->returns()[0]->type;
   if (logits.dtype != DType::kF32 || logits.rank() != 2 ||

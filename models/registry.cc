@@ -12,14 +12,34 @@ namespace quire {
 
 absl::Span<const Family> AllFamilies() {
   static const Family families[] = {
+      {.model_type = "bart",
+       .prefix = "model.",
+       .names = BartNames(),
+       .read_encoder_decoder = ReadBart,
+       .encoder_names = BartEncoderNames()},
       {"bloom", "transformer.", BloomNames(), ReadBloom},
       {"gemma3_text", "model.", Gemma3Names(), ReadGemma3},
       {"gpt2", "transformer.", Gpt2Names(), ReadGpt2},
       {"gpt_bigcode", "transformer.", Gpt2Names(), ReadGptBigCode},
       {"llama", "model.", LlamaNames(), ReadLlama},
+      {.model_type = "mbart",
+       .prefix = "model.",
+       .names = BartNames(),
+       .read_encoder_decoder = ReadMbart,
+       .encoder_names = BartEncoderNames()},
       {"mistral", "model.", LlamaNames(), ReadMistral},
+      {.model_type = "mt5",
+       .prefix = "",
+       .names = T5Names(),
+       .read_encoder_decoder = ReadMt5,
+       .encoder_names = T5EncoderNames()},
       {"qwen2", "model.", LlamaNames(), ReadQwen2},
       {"qwen3", "model.", LlamaNames(), ReadQwen3},
+      {.model_type = "t5",
+       .prefix = "",
+       .names = T5Names(),
+       .read_encoder_decoder = ReadT5,
+       .encoder_names = T5EncoderNames()},
   };
   return families;
 }

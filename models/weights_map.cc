@@ -57,7 +57,10 @@ std::string KeysText(absl::Span<const Dimension* const> from) {
 
 std::vector<std::string> WeightsMap::Names(const WeightRequest& request) const {
   const bool gguf = checkpoint_.format() == CheckpointFormat::kGguf;
-  const absl::string_view pattern = NameOf(gguf ? kGgufNames : family_.names, request.role);
+  const absl::string_view pattern = NameOf(gguf              ? kGgufNames
+                                           : request.encoder ? family_.encoder_names
+                                                             : family_.names,
+                                           request.role);
   if (pattern.empty()) return {};
   const std::string name = absl::StrCat(
       absl::StrReplaceAll(pattern, {{"{}", absl::StrCat(request.layer)}}), ".", request.part);

@@ -25,7 +25,8 @@ namespace quire {
 // One tensor of a family: which, of what extents, and why those.
 struct WeightRequest {
   TensorRole role;
-  int64_t layer = -1;  // -1: of no layer
+  int64_t layer = -1;    // -1: of no layer
+  bool encoder = false;  // the encoder's of both stacks
   absl::string_view part = "weight";
   std::vector<int64_t> extents = {};
   std::vector<const Dimension*> from = {};  // the dimensions that the extents were computed from

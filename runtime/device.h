@@ -4,6 +4,10 @@
 // single generated tokens, and R of these rows whose logits are wanted. The bits of a row's logits
 // depend on its own sequence alone.
 //
+// A model with an encoder has two programs. `encode` runs over whole encoder inputs, each a
+// sequence of its step, and fills pages of the pool that it creates; it has no logits. `step` reads
+// these pages beside those of its own pool.
+//
 // Errors:  UNAVAILABLE when the device does not exist here; RESOURCE_EXHAUSTED when memory does not
 // suffice;
 //          INVALID_ARGUMENT when a step disagrees with itself or with the plan.
@@ -36,13 +40,19 @@ struct SequenceRows {
   int32_t context_tokens =
       0;  // tokens in its cache after this step; its last row stands at context_tokens - 1
   absl::Span<const int32_t> pages;  // its block table: page of token i is pages[i / page_tokens]
+  // What `encode` left for it, likewise; 0 and empty without an encoder.
+  int32_t encoder_tokens = 0;
+  absl::Span<const int32_t> encoder_pages = {};
 };
+
+class PagePool;
 
 struct Step {
   absl::Span<const int32_t> ids;         // [T]
   absl::Span<const int32_t> positions;   // [T]
   absl::Span<const int32_t> logit_rows;  // [R], each in [0, T)
   absl::Span<const SequenceRows> sequences;
+  PagePool* encoder_pool = nullptr;  // of encoder_pages
 };
 
 // Device memory for pages; page p of layer l holds page_tokens tokens of K and of V.
@@ -57,8 +67,11 @@ class PagePool {
 class Program {
  public:
   virtual ~Program() = default;
-  // Runs one step. `logits` is [R, V], row r for logit_rows[r].
+  // Runs one step. `logits` is [R, V], row r for logit_rows[r]. FAILED_PRECONDITION when a sequence
+  // has no encoder output and the program reads one.
   virtual absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) = 0;
+  // Whether sequences need what another program left in encoder_pages.
+  virtual bool reads_encoder() const { return false; }
   // Bytes of one page over all layers, before any pool exists.
   virtual int64_t page_bytes() const = 0;
   virtual absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) = 0;

@@ -27,24 +27,58 @@ absl::Status CheckOptions(const EngineOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckOption("step_tokens", options.step_tokens, 1, kMaxStepRows));
   QUIRE_RETURN_IF_ERROR(CheckOption("chunk_tokens", options.chunk_tokens, 0, kMaxStepRows));
   QUIRE_RETURN_IF_ERROR(CheckOption("cache_pages", options.cache_pages, 0, int64_t{1} << 30));
+  QUIRE_RETURN_IF_ERROR(CheckOption("encoder_pages", options.encoder_pages, 0, int64_t{1} << 30));
   return CheckOption("cache_bytes", options.cache_bytes, 1, int64_t{1} << 50);
 }
 
-// Pages of the pool: what the options allow, but no more than can be used.
-absl::StatusOr<int32_t> PagesOf(const EngineModel& model, const EngineOptions& options) {
-  if (options.cache_pages > 0) return options.cache_pages;
-  const int64_t page_bytes = std::max<int64_t>(model.program->page_bytes(), 1);
-  int64_t pages = options.cache_bytes / page_bytes;
+// Pages of a pool: what `cache_bytes` allow, but no more than can be used by sequences of up to
+// `max_tokens`, 0 for any.
+absl::StatusOr<int32_t> PagesOf(const Program& program, int64_t cache_bytes, int64_t max_tokens,
+                                int32_t page_tokens, int32_t max_sequences) {
+  const int64_t page_bytes = std::max<int64_t>(program.page_bytes(), 1);
+  int64_t pages = cache_bytes / page_bytes;
   if (pages == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("engine: cache_bytes=", options.cache_bytes,
+    return absl::InvalidArgumentError(absl::StrCat("engine: cache_bytes=", cache_bytes,
                                                    " is less than one page",
                                                    "\n  allowed: ", page_bytes, " or more"));
   }
-  if (model.max_positions > 0) {
-    const int64_t pages_of_one = (model.max_positions + model.page_tokens - 1) / model.page_tokens;
-    pages = std::min(pages, pages_of_one * options.max_sequences);
+  if (max_tokens > 0) {
+    const int64_t pages_of_one = (max_tokens + page_tokens - 1) / page_tokens;
+    pages = std::min(pages, pages_of_one * max_sequences);
   }
   return static_cast<int32_t>(std::min<int64_t>(pages, int64_t{1} << 30));
+}
+
+absl::StatusOr<std::unique_ptr<PagePool>> PoolOf(Program& program, int32_t wanted_pages,
+                                                 int64_t cache_bytes, int64_t max_tokens,
+                                                 const EngineModel& model,
+                                                 const EngineOptions& options) {
+  if (wanted_pages > 0) return program.CreatePool(wanted_pages);
+  QUIRE_ASSIGN_OR_RETURN(const int32_t pages, PagesOf(program, cache_bytes, max_tokens,
+                                                      model.page_tokens, options.max_sequences));
+  return program.CreatePool(pages);
+}
+
+// Ids of the texts of a request.
+absl::Status Tokenise(const EngineModel& model, Request* request) {
+  const auto encode = [&](const std::string& text, bool add_special, std::vector<int32_t>* ids) {
+    if (!ids->empty() || text.empty()) return absl::OkStatus();
+    if (model.tokenizer == nullptr) {
+      return absl::InvalidArgumentError(
+          "request: a text needs a tokenizer, and the plan has none\n  fix: give ids");
+    }
+    auto encoded = model.tokenizer->Encode(text, {.add_special = add_special});
+    if (encoded.ok()) *ids = *std::move(encoded);
+    return encoded.status();
+  };
+  QUIRE_RETURN_IF_ERROR(encode(request->source, request->add_special, &request->source_ids));
+  if (model.encoder == nullptr) return encode(request->text, request->add_special, &request->ids);
+  const bool has_ids = !request->ids.empty();
+  QUIRE_RETURN_IF_ERROR(encode(request->text, /*add_special=*/false, &request->ids));
+  if (!has_ids && model.decoder_start_id >= 0) {
+    request->ids.insert(request->ids.begin(), model.decoder_start_id);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -52,10 +86,18 @@ absl::StatusOr<int32_t> PagesOf(const EngineModel& model, const EngineOptions& o
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineModel& model,
                                                        const EngineOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckOptions(options));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t pages, PagesOf(model, options));
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool, model.program->CreatePool(pages));
+  const int64_t bytes =
+      model.encoder == nullptr ? options.cache_bytes : (options.cache_bytes + 1) / 2;
+  QUIRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<PagePool> pool,
+      PoolOf(*model.program, options.cache_pages, bytes, model.max_positions, model, options));
+  std::unique_ptr<PagePool> encoder_pool;
+  if (model.encoder != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(encoder_pool, PoolOf(*model.encoder, options.encoder_pages, bytes,
+                                                model.max_source, model, options));
+  }
   return std::unique_ptr<Engine>(
-      new Engine(std::make_unique<Impl>(model, options, std::move(pool))));
+      new Engine(std::make_unique<Impl>(model, options, std::move(pool), std::move(encoder_pool))));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -64,20 +106,20 @@ Engine::~Engine() = default;
 absl::StatusOr<RequestId> Engine::Submit(Request request) {
   QUIRE_RETURN_IF_ERROR(impl_->failure);
   const EngineModel& model = impl_->model;
-  if (request.ids.empty() && !request.text.empty()) {
-    if (model.tokenizer == nullptr) {
-      return absl::InvalidArgumentError(
-          "request: a text needs a tokenizer, and the plan has none\n  fix: give ids");
-    }
-    QUIRE_ASSIGN_OR_RETURN(
-        request.ids, model.tokenizer->Encode(request.text, {.add_special = request.add_special}));
-  }
+  QUIRE_RETURN_IF_ERROR(Tokenise(model, &request));
   RequestLimits limits;
   limits.vocabulary = model.vocabulary;
   limits.max_positions = model.max_positions;
   limits.cache_tokens = int64_t{impl_->cache.total_pages()} * impl_->cache.page_tokens();
   limits.max_sequences = impl_->options.max_sequences;
   limits.has_tokenizer = model.tokenizer != nullptr;
+  limits.page_tokens = impl_->cache.page_tokens();
+  if (impl_->encoder_cache != nullptr) {
+    limits.has_encoder = true;
+    limits.max_source = model.max_source;
+    limits.encoder_tokens =
+        int64_t{impl_->encoder_cache->total_pages()} * impl_->encoder_cache->page_tokens();
+  }
   QUIRE_RETURN_IF_ERROR(CheckRequest(limits, &request));
   const RequestId id = impl_->next_request++;
   Sequence* sequence =
@@ -88,14 +130,27 @@ absl::StatusOr<RequestId> Engine::Submit(Request request) {
     sequence->deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                             std::chrono::duration<double>(timeout_s));
   }
-  sequence->forks_due = sequence->request->samples - 1;
+  if (sequence->request->beam.beams > 1) {
+    std::vector<int32_t> ends = sequence->request->stop_ids;
+    if (!sequence->request->ignore_eos) {
+      ends.insert(ends.end(), model.eos_ids.begin(), model.eos_ids.end());
+    }
+    sequence->beams = std::make_shared<BeamSearch>(sequence->request->beam, sequence->prompt_tokens,
+                                                   sequence->request->max_tokens, std::move(ends));
+  } else {
+    sequence->forks_due = sequence->request->samples - 1;
+  }
   impl_->scheduler.Add(sequence);
   return id;
 }
 
 absl::Status Engine::Cancel(RequestId request) {
   bool is_known = false;
-  for (Sequence* sequence : impl_->SequencesOf(request)) {
+  const std::vector<Sequence*> sequences = impl_->SequencesOf(request);
+  if (!sequences.empty() && sequences[0]->beams != nullptr) {
+    return impl_->EndBeams(sequences, FinishReason::kCancelled, "", &impl_->due_events);
+  }
+  for (Sequence* sequence : sequences) {
     is_known = true;
     QUIRE_RETURN_IF_ERROR(impl_->End(sequence, FinishReason::kCancelled, "", &impl_->due_events));
   }
@@ -131,6 +186,10 @@ EngineCounters Engine::counters() const {
   counters.running_sequences = static_cast<int32_t>(impl_->scheduler.running());
   counters.total_pages = impl_->cache.total_pages();
   counters.available_pages = impl_->cache.available_pages();
+  if (impl_->encoder_cache != nullptr) {
+    counters.total_encoder_pages = impl_->encoder_cache->total_pages();
+    counters.available_encoder_pages = impl_->encoder_cache->available_pages();
+  }
   return counters;
 }
 

@@ -32,20 +32,25 @@ struct EngineOptions {
   int32_t max_sequences = 64;  // that run at the same time
   int32_t step_tokens = 512;   // computed in one step, over all sequences
   int32_t chunk_tokens = 0;    // of one prompt in one step; 0: no limit of its own
-  // Memory for keys and values. Less is taken when max_sequences of greatest length need less.
+  // Memory for keys and values. Less is taken when max_sequences of greatest length need less. With
+  // an encoder, one half is for what it leaves.
   int64_t cache_bytes = int64_t{1} << 30;
   int32_t cache_pages = 0;     // when not 0, instead of cache_bytes
+  int32_t encoder_pages = 0;   // likewise, of what an encoder leaves
   bool reuse_prefixes = true;  // start from pages that hold the same tokens already
 };
 
 // What an engine runs.
 struct EngineModel {
   Program* program = nullptr;
+  Program* encoder = nullptr;            // of a model with one; then Requests have a source
   const Tokenizer* tokenizer = nullptr;  // may be null: then prompts are ids
   int32_t vocabulary = 0;
   int64_t max_positions = 0;  // 0: any
+  int64_t max_source = 0;     // likewise, of an encoder's input
   int32_t page_tokens = 0;
   std::vector<int32_t> eos_ids;
+  int32_t decoder_start_id = -1;  // with an encoder: stands before every prompt; -1: none
 };
 
 struct EngineCounters {
@@ -59,6 +64,9 @@ struct EngineCounters {
   int32_t running_sequences = 0;
   int32_t total_pages = 0;
   int32_t available_pages = 0;
+  int64_t encoded_tokens = 0;
+  int32_t total_encoder_pages = 0;
+  int32_t available_encoder_pages = 0;
 };
 
 class Engine {

@@ -19,7 +19,7 @@ namespace quire {
 
 struct Engine::Impl {
   Impl(const EngineModel& engine_model, const EngineOptions& engine_options,
-       std::unique_ptr<PagePool> page_pool);
+       std::unique_ptr<PagePool> page_pool, std::unique_ptr<PagePool> page_pool_of_encoder);
 
   Sequence* NewSequence(RequestId id, int32_t sample, std::shared_ptr<const Request> request);
   std::vector<Sequence*> SequencesOf(RequestId request) const;
@@ -27,6 +27,9 @@ struct Engine::Impl {
   absl::Status Step(std::vector<TokenEvent>* events);
   // Ends the sequences whose time is over.
   absl::Status EndLate(std::vector<TokenEvent>* events);
+  // Runs the encoder on the inputs of these sequences on which it did not run yet.
+  absl::Status Encode(absl::Span<const ScheduledRows> scheduled);
+  absl::Status EncodeSome(absl::Span<const EncoderCache::EntryId> entries);
   absl::Status Compute(absl::Span<const ScheduledRows> rows);
   // Chooses the next token of a sequence, and of the samples that are forked off it here.
   absl::Status Advance(Sequence* sequence, absl::Span<const float> row,
@@ -40,10 +43,21 @@ struct Engine::Impl {
                    std::vector<TokenEvent>* events);
   absl::Status Destroy(Sequence* sequence);
 
+  // Beam search (engine_beams.cc). A sequence's candidates from its row of logits; when those of
+  // all beams of its search are there, the search goes one step.
+  absl::Status AdvanceBeam(Sequence* sequence, absl::Span<const float> row,
+                           std::vector<TokenEvent>* events);
+  std::vector<Sequence*> BeamsOf(const BeamSearch* search) const;
+  absl::Status Fork(const std::vector<Sequence*>& beams, absl::Span<const BeamStep> steps);
+  // Ends a search with its results so far, or with `reason`.
+  absl::Status EndBeams(const std::vector<Sequence*>& beams, FinishReason reason,
+                        absl::string_view error, std::vector<TokenEvent>* events);
+
   const EngineModel model;
   const EngineOptions options;
-  std::unique_ptr<PagePool> pool;
+  std::unique_ptr<PagePool> pool, encoder_pool;  // the latter null without an encoder
   KvCache cache;
+  std::unique_ptr<EncoderCache> encoder_cache;
   Scheduler scheduler;
   Sampler sampler;
   std::vector<std::unique_ptr<Sequence>> sequences;

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "ir/status.h"
 #include "runtime/engine_impl.h"
+#include "runtime/token_rules.h"
 
 namespace quire {
 namespace {
@@ -12,18 +14,28 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+// Biases of logits; the latter is beyond all of them.
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+constexpr float kForced = 1e30f;
+
 }  // namespace
 
 Engine::Impl::Impl(const EngineModel& engine_model, const EngineOptions& engine_options,
-                   std::unique_ptr<PagePool> page_pool)
+                   std::unique_ptr<PagePool> page_pool,
+                   std::unique_ptr<PagePool> page_pool_of_encoder)
     : model(engine_model),
       options(engine_options),
       pool(std::move(page_pool)),
+      encoder_pool(std::move(page_pool_of_encoder)),
       cache(pool.get(), model.page_tokens),
-      scheduler(&cache, {.max_sequences = options.max_sequences,
-                         .step_tokens = options.step_tokens,
-                         .chunk_tokens = options.chunk_tokens,
-                         .reuse_prefixes = options.reuse_prefixes}) {}
+      encoder_cache(encoder_pool == nullptr
+                        ? nullptr
+                        : std::make_unique<EncoderCache>(encoder_pool.get(), model.page_tokens)),
+      scheduler(&cache, encoder_cache.get(),
+                {.max_sequences = options.max_sequences,
+                 .step_tokens = options.step_tokens,
+                 .chunk_tokens = options.chunk_tokens,
+                 .reuse_prefixes = options.reuse_prefixes}) {}
 
 Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
                                     std::shared_ptr<const Request> request) {
@@ -55,18 +67,59 @@ absl::Status Engine::Impl::Step(std::vector<TokenEvent>* events) {
   QUIRE_RETURN_IF_ERROR(EndLate(events));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<ScheduledRows> scheduled, scheduler.Next());
   if (scheduled.empty()) return absl::OkStatus();
+  if (encoder_cache != nullptr) QUIRE_RETURN_IF_ERROR(Encode(scheduled));
   QUIRE_RETURN_IF_ERROR(Compute(scheduled));
   size_t row = 0;
   for (const auto& [sequence, rows] : scheduled) {
     QUIRE_RETURN_IF_ERROR(cache.Commit(
         *sequence->cache, absl::MakeConstSpan(sequence->ids).subspan(sequence->computed, rows)));
     sequence->computed += rows;
+  }
+  for (const auto& [sequence, rows] : scheduled) {
     if (sequence->tokens_due() > 0) continue;
-    QUIRE_RETURN_IF_ERROR(Advance(
-        sequence, absl::MakeConstSpan(logits).subspan(row++ * model.vocabulary, model.vocabulary),
-        events));
+    const auto logits_row =
+        absl::MakeConstSpan(logits).subspan(row++ * model.vocabulary, model.vocabulary);
+    QUIRE_RETURN_IF_ERROR(sequence->beams == nullptr ? Advance(sequence, logits_row, events)
+                                                     : AdvanceBeam(sequence, logits_row, events));
   }
   return absl::OkStatus();
+}
+
+absl::Status Engine::Impl::Encode(absl::Span<const ScheduledRows> scheduled) {
+  std::vector<EncoderCache::EntryId> entries;
+  int32_t rows = 0;
+  for (const auto& [sequence, unused] : scheduled) {
+    const EncoderCache::EntryId entry = *sequence->encoder;
+    if (encoder_cache->encoded(entry)) continue;
+    encoder_cache->set_encoded(entry);
+    const auto more = static_cast<int32_t>(encoder_cache->ids(entry).size());
+    // An input goes as a whole, however long it is.
+    if (!entries.empty() && rows + more > options.step_tokens) {
+      QUIRE_RETURN_IF_ERROR(EncodeSome(entries));
+      entries.clear();
+      rows = 0;
+    }
+    entries.push_back(entry);
+    rows += more;
+  }
+  return entries.empty() ? absl::OkStatus() : EncodeSome(entries);
+}
+
+absl::Status Engine::Impl::EncodeSome(absl::Span<const EncoderCache::EntryId> entries) {
+  ids.clear();
+  positions.clear();
+  sequence_rows.clear();
+  for (const EncoderCache::EntryId entry : entries) {
+    const absl::Span<const int32_t> source = encoder_cache->ids(entry);
+    SequenceRows& part = sequence_rows.emplace_back();
+    part.first_row = static_cast<int32_t>(ids.size());
+    part.rows = part.context_tokens = static_cast<int32_t>(source.size());
+    part.pages = encoder_cache->pages(entry);
+    for (int32_t i = 0; i < part.rows; ++i) positions.push_back(i);
+    ids.insert(ids.end(), source.begin(), source.end());
+  }
+  counters.encoded_tokens += static_cast<int64_t>(ids.size());
+  return model.encoder->Run({ids, positions, {}, sequence_rows}, *encoder_pool, {});
 }
 
 absl::Status Engine::Impl::EndLate(std::vector<TokenEvent>* events) {
@@ -75,7 +128,18 @@ absl::Status Engine::Impl::EndLate(std::vector<TokenEvent>* events) {
   for (const auto& sequence : sequences) {
     if (sequence->deadline < now) late.push_back(sequence.get());
   }
-  for (Sequence* sequence : late) {
+  while (!late.empty()) {
+    Sequence* sequence = late.back();
+    if (sequence->beams != nullptr) {
+      const std::vector<Sequence*> beams = BeamsOf(sequence->beams.get());
+      late.erase(
+          std::remove_if(late.begin(), late.end(),
+                         [&](const Sequence* other) { return other->beams == sequence->beams; }),
+          late.end());
+      QUIRE_RETURN_IF_ERROR(EndBeams(beams, FinishReason::kTimeout, "", events));
+      continue;
+    }
+    late.pop_back();
     QUIRE_RETURN_IF_ERROR(End(sequence, FinishReason::kTimeout, "", events));
   }
   return absl::OkStatus();
@@ -92,6 +156,10 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
     part.rows = rows;
     part.context_tokens = sequence->computed + rows;
     part.pages = cache.pages(*sequence->cache);
+    if (sequence->encoder.has_value()) {
+      part.encoder_tokens = static_cast<int32_t>(encoder_cache->ids(*sequence->encoder).size());
+      part.encoder_pages = encoder_cache->pages(*sequence->encoder);
+    }
     for (int32_t i = sequence->computed; i < part.context_tokens; ++i) {
       ids.push_back(sequence->ids[i]);
       positions.push_back(i);
@@ -103,7 +171,7 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
   logits.resize(logit_rows.size() * static_cast<size_t>(model.vocabulary));
   ++counters.steps;
   counters.computed_tokens += static_cast<int64_t>(ids.size());
-  const quire::Step step = {ids, positions, logit_rows, sequence_rows};
+  const quire::Step step = {ids, positions, logit_rows, sequence_rows, encoder_pool.get()};
   return model.program->Run(step, *pool, absl::MakeSpan(logits));
 }
 
@@ -124,7 +192,18 @@ absl::Status Engine::Impl::Advance(Sequence* sequence, absl::Span<const float> r
 
 absl::Status Engine::Impl::ChooseToken(Sequence* sequence, absl::Span<const float> row,
                                        std::vector<TokenEvent>* events) {
-  auto choice = sampler.Choose(sequence->request->sampling, row, sequence->counts,
+  const Request& request = *sequence->request;
+  const TokenRules rules =
+      RulesOf(request.sampling, {sequence->ids, sequence->prompt_tokens, request.max_tokens,
+                                 request.ignore_eos ? absl::Span<const int32_t>() : model.eos_ids});
+  SamplingParams ruled;
+  const bool has_rules = rules.forced >= 0 || !rules.forbidden.empty();
+  if (has_rules) {
+    ruled = request.sampling;
+    for (const int32_t id : rules.forbidden) ruled.logit_bias.emplace_back(id, kForbidden);
+    if (rules.forced >= 0) ruled.logit_bias = {{rules.forced, kForced}};
+  }
+  auto choice = sampler.Choose(has_rules ? ruled : request.sampling, row, sequence->counts,
                                sequence->ids.size(), static_cast<uint32_t>(sequence->sample));
   if (!choice.ok()) {
     return End(sequence, FinishReason::kFailed, choice.status().message(), events);

@@ -50,14 +50,15 @@ void KvCache::Drop(int32_t page) {
   }
 }
 
-KvCache::SequenceId KvCache::Create() {
-  sequences_[next_];
+KvCache::SequenceId KvCache::Create(PrefixIndex::Node root) {
+  sequences_[next_].node = root;
   return next_++;
 }
 
-std::vector<PrefixIndex::Entry> KvCache::Match(absl::Span<const int32_t> ids) const {
+std::vector<PrefixIndex::Entry> KvCache::Match(absl::Span<const int32_t> ids,
+                                               PrefixIndex::Node root) const {
   std::vector<PrefixIndex::Entry> found;
-  PrefixIndex::Node node = PrefixIndex::kRoot;
+  PrefixIndex::Node node = root;
   const auto page_tokens = static_cast<size_t>(page_tokens_);
   for (size_t begin = 0; begin + page_tokens < ids.size(); begin += page_tokens) {
     const auto entry = index_.Find(node, ids.subspan(begin, page_tokens));
@@ -68,18 +69,20 @@ std::vector<PrefixIndex::Entry> KvCache::Match(absl::Span<const int32_t> ids) co
   return found;
 }
 
-KvCache::Prefix KvCache::FindPrefix(absl::Span<const int32_t> ids) const {
+KvCache::Prefix KvCache::FindPrefix(absl::Span<const int32_t> ids, PrefixIndex::Node root) const {
   Prefix prefix;
-  for (const PrefixIndex::Entry& entry : Match(ids)) {
+  for (const PrefixIndex::Entry& entry : Match(ids, root)) {
     prefix.tokens += page_tokens_;
     prefix.kept_pages += refs_[entry.page] == 0 ? 1 : 0;
   }
   return prefix;
 }
 
-KvCache::SequenceId KvCache::CreateWithPrefix(absl::Span<const int32_t> ids) {
+KvCache::SequenceId KvCache::CreateWithPrefix(absl::Span<const int32_t> ids,
+                                              PrefixIndex::Node root) {
   Sequence sequence;
-  for (const PrefixIndex::Entry& entry : Match(ids)) {
+  sequence.node = root;
+  for (const PrefixIndex::Entry& entry : Match(ids, root)) {
     Hold(entry.page);
     sequence.pages.push_back(entry.page);
     sequence.node = entry.node;

@@ -41,17 +41,21 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  // A sequence without tokens.
-  SequenceId Create();
+  // `root` is where prefixes begin: sequences that start from different ones share no pages,
+  // however alike their tokens are. Those over different encoder inputs are such. A sequence
+  // without tokens.
+  SequenceId Create(PrefixIndex::Node root = PrefixIndex::kRoot);
   // A sequence whose first tokens are the longest run of findable pages that `ids` starts with, but
   // not all of `ids`: the last one is left to compute, since its logits are wanted.
-  SequenceId CreateWithPrefix(absl::Span<const int32_t> ids);
+  SequenceId CreateWithPrefix(absl::Span<const int32_t> ids,
+                              PrefixIndex::Node root = PrefixIndex::kRoot);
   // What CreateWithPrefix would find.
   struct Prefix {
     int32_t tokens = 0;
     int32_t kept_pages = 0;  // of its pages, those that count as available until then
   };
-  Prefix FindPrefix(absl::Span<const int32_t> ids) const;
+  Prefix FindPrefix(absl::Span<const int32_t> ids,
+                    PrefixIndex::Node root = PrefixIndex::kRoot) const;
   // A sequence with the same tokens. Pages are shared until one of both writes to them.
   absl::StatusOr<SequenceId> Fork(SequenceId sequence);
   absl::Status Release(SequenceId sequence);
@@ -91,7 +95,8 @@ class KvCache {
   };
 
   absl::StatusOr<Sequence*> Find(SequenceId sequence);
-  std::vector<PrefixIndex::Entry> Match(absl::Span<const int32_t> ids) const;
+  std::vector<PrefixIndex::Entry> Match(absl::Span<const int32_t> ids,
+                                        PrefixIndex::Node root) const;
   bool CopiesLastPage(const Sequence& sequence, int32_t tokens) const;
   int32_t TakePage();  // REQUIRES: available_pages() > 0
   void Hold(int32_t page);

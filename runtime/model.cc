@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-constexpr absl::string_view kProgram = "step";
+constexpr absl::string_view kProgram = "step", kEncoder = "encode";
 
 // What the plan recommends, as far as it makes sense: a model's author may have written anything.
 SamplingParams RecommendedSampling(const plan::GenerationT& generation, int32_t vocabulary) {
@@ -27,7 +27,25 @@ SamplingParams RecommendedSampling(const plan::GenerationT& generation, int32_t 
     sampling.top_k = generation.top_k;
     sampling.top_p = generation.top_p;
   }
+  sampling.no_repeat_ngram = generation.no_repeat_ngram;
+  sampling.min_length = generation.min_length;
+  sampling.forced_bos = generation.forced_bos_id;
+  sampling.forced_eos = generation.forced_eos_id;
   return CheckSampling(sampling, vocabulary).ok() ? sampling : SamplingParams();
+}
+
+BeamParams RecommendedBeams(const plan::GenerationT& generation) {
+  BeamParams beam;
+  beam.beams = std::max(1, generation.num_beams);
+  beam.length_penalty = generation.length_penalty;
+  if (generation.early_stopping == "true") beam.stop = BeamParams::Stop::kEarly;
+  if (generation.early_stopping == "never") beam.stop = BeamParams::Stop::kNever;
+  return beam;
+}
+
+bool HasProgram(const plan::TargetT& target, absl::string_view name) {
+  return std::any_of(target.programs.begin(), target.programs.end(),
+                     [&](const auto& program) { return absl::string_view(program->name) == name; });
 }
 
 ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
@@ -37,11 +55,16 @@ ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
   info.parameters = plan.model->parameters;
   info.vocabulary = plan.model->vocabulary;
   info.max_positions = plan.model->max_positions;
+  info.max_source = plan.model->max_source;
   if (plan.generation != nullptr) {
     info.bos_id = plan.generation->bos_id;
     info.eos_ids = plan.generation->eos_ids;
     info.chat_template = plan.generation->chat_template;
     info.sampling = RecommendedSampling(*plan.generation, info.vocabulary);
+    info.beam = RecommendedBeams(*plan.generation);
+    info.decoder_start_id = plan.generation->decoder_start_id;
+    // All but the token that the decoder starts with.
+    info.max_tokens = std::max(0, plan.generation->max_length - 1);
   }
   if (tokenizer != nullptr) {
     info.has_tokenizer = true;
@@ -67,7 +90,7 @@ struct Model::Impl {
   std::optional<Tokenizer> tokenizer;
   // A program must not outlive its device: destroyed in this order, from the end.
   std::unique_ptr<Device> device;
-  std::unique_ptr<Program> program;
+  std::unique_ptr<Program> program, encoder;
 };
 
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -98,14 +121,22 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
   const std::unique_ptr<WeightSource> weights =
       OpenWeights(impl->file, {.weights_dir = options.weights_dir});
   QUIRE_ASSIGN_OR_RETURN(impl->program, impl->device->Load(*target, kProgram, *weights));
+  if (HasProgram(*target, kEncoder)) {
+    QUIRE_ASSIGN_OR_RETURN(impl->encoder, impl->device->Load(*target, kEncoder, *weights));
+  }
   impl->info = InfoOf(plan, impl->tokenizer.has_value() ? &*impl->tokenizer : nullptr);
   impl->info.device = impl->device->Description();
+  impl->info.has_encoder = impl->encoder != nullptr;
+  if (impl->info.has_encoder && impl->info.decoder_start_id < 0) {
+    impl->info.decoder_start_id = impl->info.bos_id;
+  }
   return std::unique_ptr<Model>(new Model(std::move(impl)));
 }
 
 const ModelInfo& Model::info() const { return impl_->info; }
 const plan::PlanT& Model::plan() const { return impl_->file->plan(); }
 Program& Model::program() const { return *impl_->program; }
+Program* Model::encoder() const { return impl_->encoder.get(); }
 const Tokenizer* Model::tokenizer() const {
   return impl_->tokenizer.has_value() ? &*impl_->tokenizer : nullptr;
 }
@@ -123,9 +154,12 @@ absl::StatusOr<std::string> Model::Decode(absl::Span<const int32_t> ids, bool sk
 absl::StatusOr<std::unique_ptr<Engine>> Model::CreateEngine(const EngineOptions& options) const {
   EngineModel model;
   model.program = impl_->program.get();
+  model.encoder = impl_->encoder.get();
   model.tokenizer = tokenizer();
   model.vocabulary = impl_->info.vocabulary;
   model.max_positions = impl_->info.max_positions;
+  model.max_source = impl_->info.max_source;
+  model.decoder_start_id = impl_->info.decoder_start_id;
   model.page_tokens = impl_->page_tokens;
   model.eos_ids = impl_->info.eos_ids;
   return Engine::Create(model, options);

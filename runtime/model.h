@@ -45,6 +45,9 @@ struct ModelInfo {
   uint64_t parameters = 0;
   int32_t vocabulary = 0;
   int64_t max_positions = 0;  // 0: any
+  bool has_encoder = false;   // requests have a source
+  int64_t max_source = 0;     // 0: any
+  int32_t decoder_start_id = -1;
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;
   std::string chat_template;
@@ -52,6 +55,8 @@ struct ModelInfo {
   bool has_tokenizer = false;
   // What the model's author recommends; greedy when nothing is.
   SamplingParams sampling;
+  BeamParams beam;
+  int32_t max_tokens = 0;  // of an output; 0: not stated
 };
 
 class Model {
@@ -73,6 +78,7 @@ class Model {
   const plan::PlanT& plan() const;
   const Tokenizer* tokenizer() const;
   Program& program() const;
+  Program* encoder() const;  // null without one
 
  private:
   struct Impl;

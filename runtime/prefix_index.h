@@ -20,6 +20,8 @@ class PrefixIndex {
  public:
   using Node = uint64_t;
   static constexpr Node kRoot = 0;
+  // Further roots, which nothing else is a child or parent of.
+  static constexpr Node RootOf(int64_t number) { return ~static_cast<Node>(number); }
 
   struct Entry {
     Node node = kRoot;

@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 /* Grows when functions or fields are added; nothing is ever taken away or reordered. */
-#define QUIRE_ABI_VERSION 1
+#define QUIRE_ABI_VERSION 2
 uint32_t quire_abi_version(void);
 
 typedef int32_t quire_status;
@@ -73,6 +73,8 @@ typedef struct quire_model_info {
   int64_t max_positions; /* 0: any */
   int32_t bos_id;        /* -1: none */
   int32_t has_tokenizer;
+  int32_t has_encoder; /* requests have a source; since version 2, as what follows */
+  int64_t max_source;  /* 0: any */
 } quire_model_info;
 
 void quire_model_options_init(quire_model_options* options);
@@ -103,6 +105,7 @@ typedef struct quire_engine_options {
   int64_t cache_bytes;   /* memory for keys and values */
   int32_t cache_pages;   /* when not 0, instead of cache_bytes */
   int32_t reuse_prefixes;
+  int32_t encoder_pages; /* when not 0, of what an encoder leaves; since version 2 */
 } quire_engine_options;
 
 typedef struct quire_logit_bias {
@@ -138,7 +141,21 @@ typedef struct quire_request {
   uint64_t seed;
   int32_t logprobs;
   int32_t top_logprobs;
+  /* Since version 2. Of a model with an encoder: what it reads. */
+  const int32_t* source_ids; /* NULL: tokenise `source` */
+  size_t source_id_count;
+  const char* source;
+  size_t source_bytes;
+  int32_t no_repeat_ngram;
+  int32_t min_length;
+  int32_t forced_bos; /* -1: none */
+  int32_t forced_eos; /* -1: none */
+  int32_t beams;      /* 1: no beam search */
+  float length_penalty;
+  int32_t beam_stop; /* QUIRE_BEAM_... */
 } quire_request;
+
+enum { QUIRE_BEAM_STOP_EARLY = 0, QUIRE_BEAM_STOP_UNLIKELY = 1, QUIRE_BEAM_STOP_NEVER = 2 };
 
 enum {
   QUIRE_FINISH_NONE = 0,
@@ -168,6 +185,7 @@ typedef struct quire_event {
   size_t text_bytes;
   int32_t finish;    /* QUIRE_FINISH_... */
   const char* error; /* of QUIRE_FINISH_FAILED; else "" */
+  float score;       /* of a beam's last event; since version 2 */
 } quire_event;
 
 void quire_engine_options_init(quire_engine_options* options);

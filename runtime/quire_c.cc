@@ -116,6 +116,23 @@ absl::StatusOr<quire::Request> RequestOf(const quire_request& given) {
   sampling.seed = given.seed;
   sampling.logprobs = given.logprobs != 0;
   sampling.top_logprobs = given.top_logprobs;
+  if (given.source_ids != nullptr) {
+    request.source_ids.assign(given.source_ids, given.source_ids + given.source_id_count);
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(auto source, Array(given.source, given.source_bytes, "request: source"));
+    request.source.assign(source.begin(), source.end());
+  }
+  sampling.no_repeat_ngram = given.no_repeat_ngram;
+  sampling.min_length = given.min_length;
+  sampling.forced_bos = given.forced_bos;
+  sampling.forced_eos = given.forced_eos;
+  request.beam.beams = given.beams;
+  request.beam.length_penalty = given.length_penalty;
+  if (given.beam_stop < QUIRE_BEAM_STOP_EARLY || given.beam_stop > QUIRE_BEAM_STOP_NEVER) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request: beam_stop=", given.beam_stop, "\n  allowed: 0 .. 2"));
+  }
+  request.beam.stop = static_cast<quire::BeamParams::Stop>(given.beam_stop);
   return request;
 }
 
@@ -179,6 +196,8 @@ quire_status quire_model_get_info(const quire_model* model, quire_model_info* in
     fields.max_positions = from.max_positions;
     fields.bos_id = from.bos_id;
     fields.has_tokenizer = from.has_tokenizer ? 1 : 0;
+    fields.has_encoder = from.has_encoder ? 1 : 0;
+    fields.max_source = from.max_source;
     Fill(fields, info);
     return absl::OkStatus();
   });
@@ -216,6 +235,7 @@ void quire_engine_options_init(quire_engine_options* options) {
   options->chunk_tokens = defaults.chunk_tokens;
   options->cache_bytes = defaults.cache_bytes;
   options->cache_pages = defaults.cache_pages;
+  options->encoder_pages = defaults.encoder_pages;
   options->reuse_prefixes = defaults.reuse_prefixes ? 1 : 0;
 }
 
@@ -233,6 +253,7 @@ quire_status quire_engine_create(const quire_model* model, const quire_engine_op
     engine_options.chunk_tokens = given.chunk_tokens;
     engine_options.cache_bytes = given.cache_bytes;
     engine_options.cache_pages = given.cache_pages;
+    engine_options.encoder_pages = given.encoder_pages;
     engine_options.reuse_prefixes = given.reuse_prefixes != 0;
     QUIRE_ASSIGN_OR_RETURN(auto created, model->model->CreateEngine(engine_options));
     auto handle = std::make_unique<quire_engine>();
@@ -252,7 +273,7 @@ void quire_request_init(const quire_model* model, quire_request* request) {
   *request = {};
   request->struct_bytes = sizeof(*request);
   request->add_special = defaults.add_special ? 1 : 0;
-  request->max_tokens = defaults.max_tokens;
+  request->max_tokens = model == nullptr ? defaults.max_tokens : model->model->info().max_tokens;
   request->samples = defaults.samples;
   request->temperature = sampling.temperature;
   request->top_k = sampling.top_k;
@@ -261,6 +282,14 @@ void quire_request_init(const quire_model* model, quire_request* request) {
   request->repetition_penalty = sampling.repetition_penalty;
   request->presence_penalty = sampling.presence_penalty;
   request->frequency_penalty = sampling.frequency_penalty;
+  request->no_repeat_ngram = sampling.no_repeat_ngram;
+  request->min_length = sampling.min_length;
+  request->forced_bos = sampling.forced_bos;
+  request->forced_eos = sampling.forced_eos;
+  const quire::BeamParams& beam = model == nullptr ? defaults.beam : model->model->info().beam;
+  request->beams = beam.beams;
+  request->length_penalty = beam.length_penalty;
+  request->beam_stop = static_cast<int32_t>(beam.stop);
 }
 
 quire_status quire_engine_submit(quire_engine* engine, const quire_request* request, uint64_t* id) {
@@ -314,6 +343,7 @@ quire_status quire_engine_next(quire_engine* engine, quire_event* event) {
     fields.text_bytes = from.text.size();
     fields.finish = static_cast<int32_t>(from.finish);
     fields.error = from.error.c_str();
+    fields.score = from.score;
     Fill(fields, event);
     return absl::OkStatus();
   });

@@ -12,15 +12,32 @@ namespace quire {
 
 using RequestId = uint64_t;
 
+// Beam search, as transformers defines it: the sequences of greatest score are kept, the sum of the
+// log-probabilities of their tokens over (their number ^ length_penalty).
+struct BeamParams {
+  int32_t beams = 1;  // 1: no beam search
+  float length_penalty = 1;
+  // When to stop: as soon as there are as many ended sequences as beams; when the running ones are
+  // not likely to become better; or when they cannot.
+  enum class Stop : uint8_t { kEarly, kUnlikely, kNever };
+  Stop stop = Stop::kUnlikely;
+};
+
 struct Request {
-  // The prompt: ids, or a text that the engine tokenises when `ids` is empty.
+  // What the encoder reads, for a model that has one: ids, or a text that the engine tokenises.
+  std::vector<int32_t> source_ids;
+  std::string source;
+
+  // The prompt: ids, or a text that the engine tokenises when `ids` is empty. With an encoder it
+  // may be empty, and a text stands behind the token that decoders of the model start with.
   std::vector<int32_t> ids;
   std::string text;
-  bool add_special = true;  // text: put the tokens around it that the model wants
+  bool add_special = true;  // texts: put the tokens around them that the model wants
 
   int32_t max_tokens = 0;  // 0: as many as positions and memory allow
-  int32_t samples = 1;     // continuations, drawn independently
+  int32_t samples = 1;     // continuations, drawn independently; the best, of beams
   SamplingParams sampling;
+  BeamParams beam;
   std::vector<std::string> stop;  // a continuation ends before the first of these
   std::vector<int32_t> stop_ids;  // and after one of these, beside the model's own
   bool ignore_eos = false;        // the model's own do not stop
@@ -48,6 +65,7 @@ struct TokenEvent {
   // string. The texts of all events, joined, are the continuation's text.
   std::string text;
   FinishReason finish = FinishReason::kNone;
+  float score = 0;  // of a beam's last event
   std::string error;
 };
 

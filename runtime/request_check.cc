@@ -20,18 +20,31 @@ absl::Status CheckIds(absl::string_view key, const std::vector<int32_t>& ids, in
   return absl::OkStatus();
 }
 
+// Tokens of each sequence that must be in the cache at one time: all beams of a search, which share
+// the full pages of the prompt.
+int64_t CacheTokens(const RequestLimits& limits, const Request& request) {
+  const int64_t shared = static_cast<int64_t>(request.ids.size()) / limits.page_tokens;
+  const int64_t pages = limits.cache_tokens / limits.page_tokens;
+  if (request.beam.beams == 1 || shared >= pages) return limits.cache_tokens;
+  return (shared + (pages - shared) / request.beam.beams) * limits.page_tokens;
+}
+
 // The last token is chosen but not computed: n tokens after a prompt of p take p + n - 1 places.
 absl::Status CheckLength(const RequestLimits& limits, Request* request) {
   const auto prompt_tokens = static_cast<int64_t>(request->ids.size());
   const int64_t positions =
       limits.max_positions > 0 ? limits.max_positions : std::numeric_limits<int64_t>::max();
-  const bool is_memory = limits.cache_tokens < positions;
-  const int64_t places = std::min(limits.cache_tokens, positions);
+  const int64_t cache_tokens = CacheTokens(limits, *request);
+  const bool is_memory = cache_tokens < positions;
+  const int64_t places = std::min(cache_tokens, positions);
   const auto error = [&](absl::string_view what, absl::string_view allowed) {
     const std::string message = absl::StrCat(
         "request: ", what, is_memory ? " does not fit into the KV cache, " : " is too long, ",
         places, is_memory ? " tokens" : " positions are defined", "\n  allowed: ", allowed,
-        is_memory ? "\n  fix: a larger cache (cache_bytes), or a shorter request" : "");
+        !is_memory ? ""
+        : request->beam.beams > 1
+            ? "\n  fix: a larger cache (cache_bytes), fewer beams, or a shorter request"
+            : "\n  fix: a larger cache (cache_bytes), or a shorter request");
     return is_memory ? absl::ResourceExhaustedError(message) : absl::InvalidArgumentError(message);
   };
   if (prompt_tokens > places) {
@@ -49,9 +62,57 @@ absl::Status CheckLength(const RequestLimits& limits, Request* request) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSource(const RequestLimits& limits, const Request& request) {
+  const auto tokens = static_cast<int64_t>(request.source_ids.size());
+  if (!limits.has_encoder) {
+    if (tokens == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "request: a source needs a model with an encoder\n  fix: give it as the prompt");
+  }
+  if (tokens == 0) {
+    return absl::InvalidArgumentError("request: the source is empty\n  allowed: a token or more");
+  }
+  QUIRE_RETURN_IF_ERROR(CheckIds("source", request.source_ids, limits.vocabulary));
+  if (limits.max_source > 0 && tokens > limits.max_source) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request: a source of ", tokens, " tokens is too long, ", limits.max_source,
+        " positions are defined\n  allowed: sources of up to ", limits.max_source, " tokens"));
+  }
+  if (tokens <= limits.encoder_tokens) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "request: a source of ", tokens, " tokens does not fit into the encoder cache, ",
+      limits.encoder_tokens, " tokens\n  allowed: sources of up to ", limits.encoder_tokens,
+      " tokens\n  fix: a larger cache (cache_bytes), or a shorter source"));
+}
+
+absl::Status CheckBeams(const RequestLimits& limits, const Request& request) {
+  const auto bad = [](absl::string_view what, absl::string_view allowed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request: ", what, " is not possible\n  allowed: ", allowed));
+  };
+  const BeamParams& beam = request.beam;
+  if (beam.beams < 1 || beam.beams > limits.max_sequences) {
+    return bad(absl::StrCat("beams=", beam.beams),
+               absl::StrCat("1 .. ", limits.max_sequences, " (max_sequences)"));
+  }
+  if (!(beam.length_penalty >= -100 && beam.length_penalty <= 100)) {
+    return bad(absl::StrCat("length_penalty=", beam.length_penalty), "-100 .. 100");
+  }
+  if (beam.beams == 1) return absl::OkStatus();
+  if (request.samples > beam.beams) {
+    return bad(absl::StrCat("samples=", request.samples, " of ", beam.beams, " beams"),
+               absl::StrCat("1 .. ", beam.beams));
+  }
+  if (!request.stop.empty()) return bad("a stop string for beams", "stop_ids");
+  if (request.sampling.temperature == 0) return absl::OkStatus();
+  return bad(absl::StrCat("temperature=", request.sampling.temperature, " for beams"),
+             "0, beams are not drawn");
+}
+
 }  // namespace
 
 absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
+  QUIRE_RETURN_IF_ERROR(CheckSource(limits, *request));
   if (request->ids.empty()) {
     return absl::InvalidArgumentError("request: the prompt is empty\n  allowed: a token or more");
   }
@@ -63,6 +124,7 @@ absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
                                                    " is not possible\n  allowed: 1 .. ",
                                                    limits.max_sequences, " (max_sequences)"));
   }
+  QUIRE_RETURN_IF_ERROR(CheckBeams(limits, *request));
   if (request->max_tokens < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("request: max_tokens=", request->max_tokens,

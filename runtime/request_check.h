@@ -13,8 +13,12 @@ struct RequestLimits {
   int32_t vocabulary = 0;
   int64_t max_positions = 0;  // 0: any
   int64_t cache_tokens = 0;   // of one sequence that has all pages
+  int64_t page_tokens = 1;
   int32_t max_sequences = 0;
   bool has_tokenizer = false;
+  bool has_encoder = false;
+  int64_t max_source = 0;      // 0: any
+  int64_t encoder_tokens = 0;  // of one encoder input that has all pages
 };
 
 // Checks `request`, whose text was tokenised, and fills in max_tokens.

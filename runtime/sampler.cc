@@ -80,6 +80,16 @@ absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
   if (params.top_logprobs < 0 || params.top_logprobs > kMaxTopLogprobs) {
     return Bad("top_logprobs", params.top_logprobs, absl::StrCat("0 .. ", kMaxTopLogprobs));
   }
+  if (params.no_repeat_ngram < 0) {
+    return Bad("no_repeat_ngram", params.no_repeat_ngram, "0 (off) or more");
+  }
+  if (params.min_length < 0) return Bad("min_length", params.min_length, "0 or more");
+  for (const auto& [key, id] :
+       {std::pair("forced_bos", params.forced_bos), std::pair("forced_eos", params.forced_eos)}) {
+    if (id < -1 || id >= vocabulary) {
+      return Bad(key, id, absl::StrCat("-1 (none) or a token, 0 .. ", vocabulary - 1));
+    }
+  }
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0 || id >= vocabulary) {
       return Bad("logit_bias of token", id, absl::StrCat("a token, 0 .. ", vocabulary - 1));

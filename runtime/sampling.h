@@ -17,6 +17,9 @@
 // those of what 5 left. All arithmetic is double precision. The u of a token is PhiloxUniform(seed,
 // position, sample): position counts from the prompt's first token.
 //
+// What a sequence holds already can forbid or force a token (runtime/token_rules.h), in step 3: a
+// forbidden token has the bias -infinity, a forced one is chosen.
+//
 // Log-probabilities are those of the model: log-softmax of its logits, before step 1.
 #ifndef QUIRE_RUNTIME_SAMPLING_H_
 #define QUIRE_RUNTIME_SAMPLING_H_
@@ -35,6 +38,10 @@ struct SamplingParams {
   float repetition_penalty = 1;
   float presence_penalty = 0, frequency_penalty = 0;
   std::vector<std::pair<int32_t, float>> logit_bias;  // may be -infinity, which bans the token
+  int32_t no_repeat_ngram = 0;  // no run of so many tokens stands twice; 0: off
+  int32_t min_length = 0;       // tokens, the prompt's included, before which no end is chosen
+  int32_t forced_bos = -1;      // chosen behind a prompt of one token; -1: none
+  int32_t forced_eos = -1;      // chosen as the last of max_tokens; -1: none
   uint64_t seed = 0;
   bool logprobs = false;
   int32_t top_logprobs = 0;  // of so many most probable tokens too

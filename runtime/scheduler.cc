@@ -6,17 +6,36 @@
 #include "ir/status.h"
 
 namespace quire {
+namespace {
+
+// Keys and values depend on the encoder input too.
+PrefixIndex::Node RootOf(const Sequence& sequence) {
+  return sequence.encoder.has_value() ? PrefixIndex::RootOf(*sequence.encoder) : PrefixIndex::kRoot;
+}
+
+}  // namespace
 
 void Scheduler::Add(Sequence* sequence) { waiting_.push_back(sequence); }
 
 absl::Status Scheduler::Fork(Sequence* sequence, Sequence* fork) {
   QUIRE_ASSIGN_OR_RETURN(fork->cache, cache_->Fork(*sequence->cache));
+  if (sequence->encoder.has_value()) {
+    encoder_->Hold(*sequence->encoder);
+    fork->encoder = sequence->encoder;
+  }
   const auto place = std::find(running_.begin(), running_.end(), sequence);
   running_.insert(place + 1, fork);
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::Remove(Sequence* sequence) {
+  if (sequence->encoder.has_value()) {
+    encoder_->Release(*std::exchange(sequence->encoder, std::nullopt));
+  }
+  return TakeOff(sequence);
+}
+
+absl::Status Scheduler::TakeOff(Sequence* sequence) {
   waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), sequence), waiting_.end());
   running_.erase(std::remove(running_.begin(), running_.end(), sequence), running_.end());
   if (!sequence->cache.has_value()) return absl::OkStatus();
@@ -24,7 +43,7 @@ absl::Status Scheduler::Remove(Sequence* sequence) {
 }
 
 absl::Status Scheduler::Preempt(Sequence* sequence) {
-  QUIRE_RETURN_IF_ERROR(Remove(sequence));
+  QUIRE_RETURN_IF_ERROR(TakeOff(sequence));
   sequence->computed = 0;
   waiting_.push_front(sequence);
   step_.erase(std::remove_if(step_.begin(), step_.end(),
@@ -46,16 +65,23 @@ absl::StatusOr<bool> Scheduler::MakeRoom(Sequence* sequence, int32_t rows) {
 
 bool Scheduler::CanAdmit(const Sequence& sequence) const {
   if (running_.empty()) return true;
-  int64_t sequences = 1 + sequence.forks_due;
+  int64_t sequences = sequence.sequences_due();
   // Beside the pages that are due, one for each sequence: the next that its output will take.
   int64_t pages = sequences;
   for (const Sequence* other : running_) {
-    sequences += 1 + other->forks_due;
-    pages += cache_->PagesToExtend(*other->cache, other->tokens_due()) + 1 + other->forks_due;
+    sequences += other->sequences_due();
+    pages += cache_->PagesToExtend(*other->cache, other->tokens_due()) + other->sequences_due();
   }
   if (sequences > options_.max_sequences) return false;
+  if (encoder_ != nullptr && !sequence.encoder.has_value() &&
+      encoder_->PagesToAcquire(sequence.request->source_ids) > encoder_->available_pages()) {
+    return false;
+  }
   KvCache::Prefix prefix;
-  if (options_.reuse_prefixes) prefix = cache_->FindPrefix(sequence.ids);
+  // What decodes over an encoder input that nobody holds has no prefix.
+  if (options_.reuse_prefixes && (encoder_ == nullptr || sequence.encoder.has_value())) {
+    prefix = cache_->FindPrefix(sequence.ids, RootOf(sequence));
+  }
   pages += cache_->PagesFor(static_cast<int64_t>(sequence.ids.size())) -
            cache_->PagesFor(prefix.tokens) + prefix.kept_pages;
   return pages <= cache_->available_pages();
@@ -64,8 +90,12 @@ bool Scheduler::CanAdmit(const Sequence& sequence) const {
 absl::Status Scheduler::Admit() {
   Sequence* sequence = waiting_.front();
   waiting_.pop_front();
-  sequence->cache =
-      options_.reuse_prefixes ? cache_->CreateWithPrefix(sequence->ids) : cache_->Create();
+  if (encoder_ != nullptr && !sequence->encoder.has_value()) {
+    QUIRE_ASSIGN_OR_RETURN(sequence->encoder, encoder_->Acquire(sequence->request->source_ids));
+  }
+  const PrefixIndex::Node root = RootOf(*sequence);
+  sequence->cache = options_.reuse_prefixes ? cache_->CreateWithPrefix(sequence->ids, root)
+                                            : cache_->Create(root);
   sequence->computed = cache_->tokens(*sequence->cache);
   running_.push_back(sequence);
   return absl::OkStatus();
@@ -86,10 +116,17 @@ absl::StatusOr<std::vector<ScheduledRows>> Scheduler::Next() {
   for (const bool decodes : {true, false}) {
     // Preemption shortens running_ from its end, never before the sequence at hand.
     for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
+      // A beam whose logits are there waits for the others.
+      if (running_[i]->tokens_due() == 0) continue;
       if ((running_[i]->tokens_due() == 1) == decodes) QUIRE_RETURN_IF_ERROR(take(running_[i]));
     }
   }
   while (budget > 0 && !waiting_.empty() && CanAdmit(*waiting_.front())) {
+    QUIRE_RETURN_IF_ERROR(Admit());
+    QUIRE_RETURN_IF_ERROR(take(running_.back()));
+  }
+  // All that runs waits for a beam that was preempted: it comes back, however little is left.
+  if (step_.empty() && !waiting_.empty()) {
     QUIRE_RETURN_IF_ERROR(Admit());
     QUIRE_RETURN_IF_ERROR(take(running_.back()));
   }

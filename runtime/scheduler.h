@@ -4,10 +4,11 @@
 // of arrival; then chunks of those that lack more; then sequences that wait, while their whole
 // prompt fits into free pages beside what the running ones are known to need. When a running
 // sequence finds no page, the latest arrival is preempted: its pages are released, it waits again,
-// at the front, and is computed anew; the tokens it has chosen stay.
+// at the front, and is computed anew; the tokens it has chosen stay, and so does its encoder input.
 //
 // Invariants:
-//   (1) a sequence waits, or runs, or is unknown; it holds pages exactly when it runs;
+//   (1) a sequence waits, or runs, or is unknown; it holds pages exactly when it runs, and its
+//       encoder input from when it first ran;
 //   (2) the earliest arrival is never preempted, so every step makes progress while each sequence
 //       alone fits into the cache (runtime/request_check.h sees to that);
 //   (3) running and due sequences together are at most max_sequences.
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/encoder_cache.h"
 #include "runtime/kv_cache.h"
 #include "runtime/sequence.h"
 
@@ -40,14 +42,15 @@ struct ScheduledRows {
 
 class Scheduler {
  public:
-  // `cache` must outlive the scheduler.
-  Scheduler(KvCache* cache, const SchedulerOptions& options) : cache_(cache), options_(options) {}
+  // `encoder`: of a model with one, otherwise null. Both must outlive the scheduler.
+  Scheduler(KvCache* cache, EncoderCache* encoder, const SchedulerOptions& options)
+      : cache_(cache), encoder_(encoder), options_(options) {}
 
   // The sequence waits, behind all others.
   void Add(Sequence* sequence);
   // `fork`, a copy of the running `sequence` but for its pages, runs right behind it.
   absl::Status Fork(Sequence* sequence, Sequence* fork);
-  // Releases its pages.
+  // Releases its pages, and its encoder input.
   absl::Status Remove(Sequence* sequence);
 
   // The rows of the next step; room for them is made in the cache. Empty when nothing is left to
@@ -61,12 +64,15 @@ class Scheduler {
  private:
   bool CanAdmit(const Sequence& sequence) const;
   absl::Status Admit();
+  // Takes it off both queues and releases its pages; its encoder input stays.
+  absl::Status TakeOff(Sequence* sequence);
   // Makes room for `rows` of `sequence`, preempting later arrivals; false if it was preempted
   // itself.
   absl::StatusOr<bool> MakeRoom(Sequence* sequence, int32_t rows);
   absl::Status Preempt(Sequence* sequence);
 
   KvCache* const cache_;
+  EncoderCache* const encoder_;
   const SchedulerOptions options_;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in order of arrival

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/beam_search.h"
+#include "runtime/encoder_cache.h"
 #include "runtime/kv_cache.h"
 #include "runtime/request.h"
 #include "runtime/sampler.h"
@@ -28,10 +30,19 @@ struct Sequence {
 
   // Samples that are forked off this one as soon as the prompt's logits are there.
   int32_t forks_due = 0;
+  // Of beam search: the search that it is a beam of, and what may come next.
+  std::shared_ptr<BeamSearch> beams;
+  std::vector<BeamCandidate> candidates;  // empty until its logits are there
 
-  std::optional<KvCache::SequenceId> cache;  // none while it waits
-  int32_t computed = 0;                      // of ids, those in the cache
+  std::optional<EncoderCache::EntryId> encoder;  // of its request's source, once it was admitted
+  std::optional<KvCache::SequenceId> cache;      // none while it waits
+  int32_t computed = 0;                          // of ids, those in the cache
 
+  // Sequences that it will become, itself included.
+  int32_t sequences_due() const {
+    // The first of a search's beams stands for those that are still to be made.
+    return 1 + forks_due + (beams == nullptr || sample != 0 ? 0 : beams->beams_due());
+  }
   int32_t tokens_due() const { return static_cast<int32_t>(ids.size()) - computed; }
   int32_t output_tokens() const { return static_cast<int32_t>(ids.size()) - prompt_tokens; }
 };

@@ -1,6 +1,7 @@
 #include "runtime/step_check.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,42 +23,63 @@ absl::Status CheckAll(absl::Span<const int32_t> values, absl::string_view what, 
   return absl::OkStatus();
 }
 
+absl::Status CheckTable(absl::Span<const int32_t> pages, int64_t tokens, int64_t first_token,
+                        int64_t page_tokens, int32_t pool_pages) {
+  const int64_t count = (tokens + page_tokens - 1) / page_tokens;
+  if (static_cast<int64_t>(pages.size()) < count) {
+    return Wrong("the length of a block table", static_cast<int64_t>(pages.size()),
+                 absl::StrCat("at least ", count));
+  }
+  const int64_t first = first_token / page_tokens;
+  return CheckAll(pages.subspan(static_cast<size_t>(first), static_cast<size_t>(count - first)),
+                  "a page", pool_pages);
+}
+
 absl::Status CheckPages(const SequenceRows& sequence, const StepLimits& limits,
                         int32_t pool_pages) {
   const int64_t tokens = sequence.context_tokens;
-  const int64_t pages = (tokens + limits.page_tokens - 1) / limits.page_tokens;
-  if (static_cast<int64_t>(sequence.pages.size()) < pages) {
-    return Wrong("the length of a block table", static_cast<int64_t>(sequence.pages.size()),
-                 absl::StrCat("at least ", pages));
+  const int64_t first =
+      limits.window == 0 ? 0 : std::max<int64_t>(0, tokens - sequence.rows + 1 - limits.window);
+  return CheckTable(sequence.pages, tokens, first, limits.page_tokens, pool_pages);
+}
+
+absl::Status CheckEncoder(const Step& step, const SequenceRows& sequence,
+                          const StepLimits& limits) {
+  if (step.encoder_pool == nullptr || sequence.encoder_tokens < 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("step: the sequence at row ", sequence.first_row,
+                     " has no encoder output\n  fix: run encode on its source first"));
   }
-  int64_t first = 0;
-  if (limits.window != 0) {
-    first = std::max<int64_t>(0, tokens - sequence.rows + 1 - limits.window) / limits.page_tokens;
-  }
-  return CheckAll(
-      sequence.pages.subspan(static_cast<size_t>(first), static_cast<size_t>(pages - first)),
-      "a page", pool_pages);
+  return CheckTable(sequence.encoder_pages, sequence.encoder_tokens, 0, limits.page_tokens,
+                    step.encoder_pool->page_count());
 }
 
 }  // namespace
 
 absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program) {
   StepLimits limits;
-  if (program.results.size() != 1 || program.results[0].kind() != plan::OperandKind::Buffer ||
-      !absl::SimpleAtoi(program.buffers[program.results[0].index()]->extents.back(),
-                        &limits.vocabulary)) {
-    return absl::InvalidArgumentError("the plan's result is not logits of a fixed vocabulary");
-  }
-  limits.ids = limits.vocabulary;
-  limits.page_tokens = target.page_tokens;
-  limits.reads_pages = !target.kv_layers.empty();
-  for (const auto& layer : target.kv_layers) {
-    if (layer->window == 0) {
-      limits.window = 0;
-      break;
+  limits.is_encode = program.name == "encode";
+  limits.ids = std::numeric_limits<int32_t>::max();
+  if (!limits.is_encode) {
+    if (program.results.size() != 1 || program.results[0].kind() != plan::OperandKind::Buffer ||
+        !absl::SimpleAtoi(program.buffers[program.results[0].index()]->extents.back(),
+                          &limits.vocabulary)) {
+      return absl::InvalidArgumentError("the plan's result is not logits of a fixed vocabulary");
     }
+    limits.ids = limits.vocabulary;
+  }
+  limits.page_tokens = target.page_tokens;
+  bool all_have_windows = true;
+  for (const auto& layer : target.kv_layers) {
+    const bool is_own =
+        layer->cache == (limits.is_encode ? plan::KvCache::Cross : plan::KvCache::Self);
+    limits.reads_pages |= is_own;
+    limits.reads_encoder |= !limits.is_encode && layer->cache == plan::KvCache::Cross;
+    if (!is_own) continue;
+    all_have_windows &= layer->window != 0;
     limits.window = std::max(limits.window, layer->window);
   }
+  if (!all_have_windows) limits.window = 0;
   return limits;
 }
 
@@ -94,6 +116,11 @@ absl::Status CheckStep(const Step& step, const StepLimits& limits, int32_t pool_
       return Wrong("a context", sequence.context_tokens,
                    absl::StrCat("at least its ", sequence.rows, " rows"));
     }
+    if (limits.is_encode && sequence.context_tokens != sequence.rows) {
+      return Wrong("a context of encode", sequence.context_tokens,
+                   absl::StrCat(sequence.rows, ", its rows: an encoder sees an input as a whole"));
+    }
+    if (limits.reads_encoder) QUIRE_RETURN_IF_ERROR(CheckEncoder(step, sequence, limits));
     if (limits.reads_pages) QUIRE_RETURN_IF_ERROR(CheckPages(sequence, limits, pool_pages));
   }
   if (next_row != rows)

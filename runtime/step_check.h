@@ -16,21 +16,24 @@ namespace quire {
 
 // What a program asks of a step.
 struct StepLimits {
-  int64_t vocabulary = 0;  // columns of the logits
+  int64_t vocabulary = 0;  // columns of the logits; 0: there are none
   // Exclusive. A device lowers them to the rows of the tables that ids and positions are looked up
   // in.
   int64_t ids = 0;
   int64_t positions = std::numeric_limits<int32_t>::max();
   int64_t page_tokens = 1;
-  bool reads_pages = false;  // has KV layers
+  bool reads_pages = false;    // has KV layers of its own
+  bool reads_encoder = false;  // and of an encoder's output
+  bool is_encode = false;      // a sequence's rows are all of it
   // Tokens up to a row's own that some layer reads back; 0: all. Pages before them may be gone.
   int64_t window = 0;
 };
 
-// INVALID_ARGUMENT when the program's one result is not logits with a fixed vocabulary.
+// INVALID_ARGUMENT when the program's result, if it has one, is not logits with a fixed vocabulary.
 absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program);
 
-// INVALID_ARGUMENT naming the row or sequence, the value and what is allowed.
+// INVALID_ARGUMENT naming the row or sequence, the value and what is allowed; FAILED_PRECONDITION
+// when a sequence lacks the encoder output that the program reads.
 absl::Status CheckStep(const Step& step, const StepLimits& limits, int32_t pool_pages,
                        size_t logit_floats);
 

@@ -97,6 +97,7 @@ class OpDrawer {
 
   std::optional<Type> DrawDeclared(const Op& op) {
     if (op.Is(OpKind::kWeight)) return DrawType(/*stored=*/true);
+    if (op.Is(OpKind::kKvRead)) return Type{DType::kF32, {Extent::Letter('S'), 2, 8}};
     if (op.operands.empty()) return std::nullopt;
     Type type = op.operands[0]->type;
     if (op.Is(OpKind::kReshape)) {

@@ -104,12 +104,8 @@ class Writer {
     Op* ids = func_->AddArg("ids", {DType::kI32, {kT}});
     pos_ = func_->AddArg("pos", {DType::kI32, {kT}});
     Op* table = Weight("embed.weight", {model_.vocabulary, model_.width});
-    Op* x = b_.Embed(table, ids);
-    if (model_.embed_scale != 1) x = b_.Scale(x, model_.embed_scale);
-    if (model_.learned_positions) {
-      // Offset 2 is what BART-style tables have.
-      x = b_.Add(x, b_.Embed(Weight("positions.weight", {kPositions + 2, model_.width}), pos_, 2));
-    }
+    if (options_.encoder) memory_ = Encoder(table);
+    Op* x = Embedding(table, ids);
     for (size_t i = 0; i < model_.layers.size(); ++i) x = Layer(x, static_cast<int64_t>(i));
     x = Norm(x, "norm");
     Op* head = model_.tied ? table : Weight("head.weight", {model_.vocabulary, model_.width});
@@ -124,6 +120,31 @@ class Writer {
   }
 
  private:
+  Op* Embedding(Op* table, Op* ids) {
+    Op* x = b_.Embed(table, ids);
+    if (model_.embed_scale != 1) x = b_.Scale(x, model_.embed_scale);
+    if (model_.learned_positions) {
+      // Offset 2 is what BART-style tables have.
+      x = b_.Add(x, b_.Embed(Weight("positions.weight", {kPositions + 2, model_.width}), pos_, 2));
+    }
+    return x;
+  }
+
+  // One layer like the decoder's first, but that every row sees every other.
+  Op* Encoder(Op* table) {
+    Op* source = func_->AddArg("source", {DType::kI32, {Extent::Letter('S')}});
+    Op* decoder_pos = pos_;
+    pos_ = func_->AddArg("source_pos", {DType::kI32, {Extent::Letter('S')}});
+    scope_ = "encoder.";
+    Op* x = Embedding(table, source);
+    const LayerSpec& s = model_.layers[0];
+    x = b_.Add(x, Attention(Norm(x, "norm"), nullptr, s, 0, /*causal=*/false));
+    x = b_.Add(x, FeedForward(Norm(x, "ffn_norm"), s));
+    scope_ = "";
+    pos_ = decoder_pos;
+    return x;
+  }
+
   // A matrix of a random type that its width allows.
   Op* Weight(absl::string_view name, Extents extents) {
     std::vector<DType> types = {DType::kF32, DType::kF16, DType::kBF16};
@@ -159,7 +180,9 @@ class Writer {
     return b_.Linear(x, w, bias ? Vector(name + ".bias", columns) : nullptr);
   }
 
-  Op* Heads(Op* x, int64_t heads, const LayerSpec& s) { return b_.Reshape(x, {kT, heads, s.head}); }
+  Op* Heads(Op* x, int64_t heads, const LayerSpec& s) {
+    return b_.Reshape(x, {x->type.extents[0], heads, s.head});
+  }
 
   Op* Rope(Op* x, const LayerSpec& s) {
     Builder::AttrList attrs = {{AttrKind::kTheta, s.theta},
@@ -174,19 +197,28 @@ class Writer {
     return b_.Named("rotated").Make(OpKind::kRope, {x, pos_}, std::move(attrs));
   }
 
-  Op* Attention(Op* x, const LayerSpec& s, int64_t layer) {
+  // Of rows x over rows `memory`, or over x where it is null.
+  Op* Attention(Op* x, Op* memory, const LayerSpec& s, int64_t layer, bool causal) {
     const int64_t heads = s.kv_heads * s.group;
     const int64_t q_columns = heads * s.head, kv_columns = s.kv_heads * s.head;
+    const bool is_cross = memory != nullptr;
+    if (!is_cross) memory = x;
     Op *q, *k, *v;
     if (s.packed_qkv) {
-      Op* qkv = Project(x, "qkv", q_columns + 2 * kv_columns, s.qkv_bias);
-      q = b_.Slice(qkv, 1, 0, q_columns);
-      k = b_.Slice(qkv, 1, q_columns, q_columns + kv_columns);
-      v = b_.Slice(qkv, 1, q_columns + kv_columns, q_columns + 2 * kv_columns);
+      Op* of_x = Project(x, "qkv", q_columns + 2 * kv_columns, s.qkv_bias);
+      Op* of_memory = of_x;
+      if (is_cross) {
+        std::vector<Op*> operands = of_x->operands;
+        operands[0] = memory;
+        of_memory = b_.Make(OpKind::kLinear, std::move(operands));
+      }
+      q = b_.Slice(of_x, 1, 0, q_columns);
+      k = b_.Slice(of_memory, 1, q_columns, q_columns + kv_columns);
+      v = b_.Slice(of_memory, 1, q_columns + kv_columns, q_columns + 2 * kv_columns);
     } else {
       q = Project(x, "q", q_columns, s.qkv_bias);
-      k = Project(x, "k", kv_columns, s.qkv_bias);
-      v = Project(x, "v", kv_columns, s.qkv_bias);
+      k = Project(memory, "k", kv_columns, s.qkv_bias);
+      v = Project(memory, "v", kv_columns, s.qkv_bias);
     }
     q = Heads(q, heads, s);
     k = Heads(k, s.kv_heads, s);
@@ -195,20 +227,21 @@ class Writer {
       q = Norm(q, "q_norm");
       k = Norm(k, "k_norm");
     }
-    if (s.rope) {
+    if (s.rope && !is_cross) {
       q = Rope(q, s);
       k = Rope(k, s);
     }
-    Op* out = options_.form == ProgramForm::kDefinition ? Definition(q, k, v, s)
+    Op* out = options_.form == ProgramForm::kDefinition ? Definition(q, k, v, s, causal)
                                                         : Raised(q, k, v, s, layer);
-    return Project(b_.Reshape(out, {kT, q_columns}), "out", model_.width, s.out_bias);
+    return Project(b_.Reshape(out, {x->type.extents[0], q_columns}), "out", model_.width,
+                   s.out_bias);
   }
 
   Op* Expand(Op* x, const LayerSpec& s) {
     return s.group == 1 ? x : b_.ExpandHeads(x, s.group, s.order);
   }
 
-  Op* Definition(Op* q, Op* k, Op* v, const LayerSpec& s) {
+  Op* Definition(Op* q, Op* k, Op* v, const LayerSpec& s, bool causal) {
     if (s.scale_on_q) q = b_.Scale(q, s.scale);
     q = b_.Transpose(q, {1, 0, 2});
     k = b_.Transpose(Expand(k, s), {1, 0, 2});
@@ -216,10 +249,10 @@ class Writer {
     Op* scores = b_.Named("scores").MatMul(q, k, /*transpose_b=*/true);
     if (!s.scale_on_q) scores = b_.Scale(scores, s.scale);
     if (s.softcap != 0) scores = b_.Unary(OpKind::kSoftcap, scores, {{AttrKind::kCap, s.softcap}});
-    if (s.alibi_max != 0) {
+    if (s.alibi_max != 0 && causal) {
       scores = b_.Unary(OpKind::kAlibi, scores, {{AttrKind::kAlibiMax, s.alibi_max}});
     }
-    scores = b_.Unary(OpKind::kCausalMask, scores, {{AttrKind::kWindow, s.window}});
+    if (causal) scores = b_.Unary(OpKind::kCausalMask, scores, {{AttrKind::kWindow, s.window}});
     Op* out = b_.MatMul(b_.Softmax(scores), v, /*transpose_b=*/false);
     return b_.Transpose(out, {1, 0, 2});
   }
@@ -273,9 +306,16 @@ class Writer {
     const LayerSpec& s = model_.layers[static_cast<size_t>(layer)];
     scope_ = absl::StrCat("layers.", layer, ".");
     Op* normed = Norm(x, "attention_norm");
-    Op* attended = Attention(normed, s, layer);
+    Op* attended = Attention(normed, nullptr, s, layer, /*causal=*/true);
     if (s.sandwich) attended = Norm(attended, "after_attention_norm");
     Op* middle = b_.Add(x, attended);
+    if (memory_ != nullptr) {
+      Op* queries = Norm(middle, "cross_norm");
+      scope_ = absl::StrCat("layers.", layer, ".cross.");
+      Op* read = Attention(queries, memory_, s, layer, /*causal=*/false);
+      scope_ = absl::StrCat("layers.", layer, ".");
+      middle = b_.Add(middle, read);
+    }
     if (s.cast) middle = Cast(Cast(middle, s.cast_type), DType::kF32);
     Op* fed = FeedForward(s.parallel ? normed : Norm(middle, "ffn_norm"), s);
     if (s.sandwich) fed = Norm(fed, "after_ffn_norm");
@@ -293,6 +333,7 @@ class Writer {
   std::unique_ptr<Func> func_;
   Builder b_;
   Op* pos_ = nullptr;
+  Op* memory_ = nullptr;  // the encoder's output
   std::string scope_;
 };
 

@@ -33,11 +33,15 @@ struct ProgramOptions {
   bool casts = false;
   // Expansion of heads that maps head h to h % Hkv, which grouped attention cannot express.
   bool tiled_heads = false;
+  // In kDefinition form: arguments source and source_pos, an encoder, and cross-attention over its
+  // output in every layer, projected by one matrix for both inputs or by several.
+  bool encoder = false;
   // Keys and values kept as this type in kCached form.
   DType kv_dtype = DType::kF32;
 };
 
-// func @step(%ids: i32[T], %pos: i32[T]) -> logits f32[T,V]. Tables take positions up to 63.
+// func @step(%ids: i32[T], %pos: i32[T]) -> logits f32[T,V]; with an encoder also %source: i32[S]
+// and %source_pos: i32[S]. Tables take positions up to 63.
 std::unique_ptr<Func> RandomProgram(uint64_t seed, const ProgramOptions& options = {});
 
 // Up to `count` ops over arguments of mixed types, symbolic extents among them.

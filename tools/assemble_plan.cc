@@ -145,6 +145,7 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   plan.model->parameters = static_cast<uint64_t>(model.parameter_count);
   plan.model->vocabulary = static_cast<int32_t>(model.vocab_size);
   plan.model->max_positions = model.max_positions;
+  plan.model->max_source = model.max_source;
   QUIRE_ASSIGN_OR_RETURN(plan.model->config, ConfigText(checkpoint));
   plan.ir = Print(model.module);
   QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));

@@ -39,6 +39,9 @@ class Batch {
     for (int32_t i = 0; i < shape.batch; ++i) {
       Request request;
       for (int32_t j = 0; j < prompt; ++j) request.ids.push_back(any(*random));
+      for (int32_t j = 0; j < shape.source && session.model->info().has_encoder; ++j) {
+        request.source_ids.push_back(any(*random));
+      }
       request.max_tokens = gen;
       request.ignore_eos = true;
       QUIRE_RETURN_IF_ERROR(batch.engine_->Submit(std::move(request)).status());

@@ -118,6 +118,8 @@ VerbMain AddBenchVerb(CLI::App* app) {
   BenchShape& shape = options->shape;
   app->add_option("--prompt", shape.prompt, "tokens of each prompt (512)")
       ->check(CLI::Range(1, 1 << 20));
+  app->add_option("--source", shape.source, "tokens of each encoder input, if there is one (128)")
+      ->check(CLI::Range(1, 1 << 20));
   app->add_option("--gen", shape.gen, "tokens to generate after each (128)")
       ->check(CLI::Range(1, 1 << 20));
   app->add_option("--context", shape.context,

@@ -59,6 +59,12 @@ const char* TokenizerModelText(plan::TokenizerModel model) {
   return "";
 }
 
+std::string CacheName(plan::KvCache cache) {
+  return cache == plan::KvCache::Self    ? "self"
+         : cache == plan::KvCache::Cross ? "cross"
+                                         : "encoder";
+}
+
 }  // namespace
 
 absl::StatusOr<const plan::TargetT*> TargetToDump(const PlanFile& file,
@@ -180,13 +186,19 @@ absl::StatusOr<Dumped> DumpMemory(const PlanFile& file, const DumpOptions& optio
   const auto weight_bytes = static_cast<int64_t>(TensorBytes(file.plan()));
   absl::StrAppend(&dumped.text, "weights  ", weight_bytes, " bytes\n", "KV       ", kv_bytes,
                   " bytes a token, pages of ", target->page_tokens, " tokens\n");
+  const int64_t cross_bytes = KvBytesPerToken(*target, plan::KvCache::Cross);
+  if (cross_bytes > 0) {
+    absl::StrAppend(&dumped.text, "cross KV ", cross_bytes,
+                    " bytes an encoder token, shared by all with the same encoder input\n");
+  }
   dumped.json = {{"weight_bytes", weight_bytes},
                  {"kv_bytes_per_token", kv_bytes},
                  {"page_tokens", target->page_tokens}};
-  Table layers({"layer", "heads", "k", "v", "dtype", "window"});
+  if (cross_bytes > 0) dumped.json["cross_kv_bytes_per_token"] = cross_bytes;
+  Table layers({"cache", "layer", "heads", "k", "v", "dtype", "window"});
   for (const auto& layer : target->kv_layers) {
-    layers.AddRow({int64_t{layer->layer}, int64_t{layer->heads}, int64_t{layer->k_dim},
-                   int64_t{layer->v_dim}, layer->dtype, layer->window});
+    layers.AddRow({CacheName(layer->cache), int64_t{layer->layer}, int64_t{layer->heads},
+                   int64_t{layer->k_dim}, int64_t{layer->v_dim}, layer->dtype, layer->window});
   }
   dumped.json["kv_layers"] = layers.Json();
   for (const auto& program : target->programs) {

@@ -54,6 +54,7 @@ void RunOutput::Take(const TokenEvent& event) {
   if (format_ == RunFormat::kText) absl::StrAppend(&continuation.pending, event.text);
   if (event.finish != FinishReason::kNone) {
     continuation.finish = event.finish;
+    continuation.score = event.score;
     absl::StrAppend(&continuation.pending, "\n");
   }
   if (format_ != RunFormat::kJson) Flush();
@@ -90,6 +91,7 @@ ordered_json RunOutput::Json(const Continuation& continuation) const {
                        {"text", continuation.text},
                        {"ids", std::move(ids)},
                        {"finish", FinishText(continuation.finish)}};
+  if (continuation.score != 0) json["score"] = continuation.score;
   if (logprobs_) {
     json["logprobs"] = std::move(logprobs);
     json["top_logprobs"] = std::move(top);

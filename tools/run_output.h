@@ -32,6 +32,7 @@ class RunOutput {
     std::vector<TokenLogprob> tokens;
     std::vector<std::vector<TokenLogprob>> top;
     FinishReason finish = FinishReason::kNone;
+    float score = 0;      // of a beam
     std::string pending;  // not yet printed
   };
 

@@ -21,13 +21,17 @@
 namespace quire {
 namespace {
 
+// Of an output, where neither user nor model says it.
+constexpr int32_t kMaxTokens = 64;
+
 struct Options {
   SessionOptions session;
-  std::vector<std::string> prompts, prompt_files, ids, stop;
+  std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files;
   std::string output = "text";
-  int32_t max_tokens = 64, samples = 1;
-  std::optional<float> temperature, top_p, repeat_penalty;
-  std::optional<int32_t> top_k;
+  int32_t samples = 1;
+  std::optional<float> temperature, top_p, repeat_penalty, length_penalty;
+  std::optional<int32_t> max_tokens, top_k, beams, no_repeat_ngram;
+  std::optional<std::string> early_stopping;
   SamplingParams sampling;
   bool greedy = false, echo = false, ignore_eos = false, no_special = false, quiet = false;
   EngineOptions engine;
@@ -52,6 +56,21 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text) {
   return ids;
 }
 
+// What the encoder reads, one request each; a prompt, if there is one, is of all of them.
+absl::StatusOr<std::vector<Prompt>> Sources(const Options& options, Request prompt) {
+  std::vector<Prompt> prompts;
+  for (const std::string& text : options.sources) {
+    prompts.push_back({absl::StrCat("source ", prompts.size() + 1), prompt});
+    prompts.back().request.source = text;
+  }
+  for (const std::string& path : options.source_files) {
+    QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+    prompts.push_back({path, prompt});
+    prompts.back().request.source = std::string(file.text());
+  }
+  return prompts;
+}
+
 absl::StatusOr<std::vector<Prompt>> Prompts(const Options& options) {
   std::vector<Prompt> prompts;
   for (const std::string& text : options.prompts) {
@@ -67,7 +86,27 @@ absl::StatusOr<std::vector<Prompt>> Prompts(const Options& options) {
     prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
     QUIRE_ASSIGN_OR_RETURN(prompts.back().request.ids, ParseIds(text));
   }
-  return prompts;
+  if (options.sources.empty() && options.source_files.empty()) return prompts;
+  if (prompts.size() > 1) {
+    return WithLine(absl::InvalidArgumentError("several prompts beside a source"), "allowed",
+                    "one prompt, which every source's output begins with, or none");
+  }
+  return Sources(options, prompts.empty() ? Request() : prompts[0].request);
+}
+
+BeamParams ChooseBeams(const Options& options, const BeamParams& recommended,
+                       const SamplingParams& sampling) {
+  BeamParams beam = recommended;
+  // Beams are not drawn.
+  if (sampling.temperature != 0) beam.beams = 1;
+  beam.beams = options.beams.value_or(beam.beams);
+  beam.length_penalty = options.length_penalty.value_or(beam.length_penalty);
+  if (options.early_stopping.has_value()) {
+    beam.stop = *options.early_stopping == "true"    ? BeamParams::Stop::kEarly
+                : *options.early_stopping == "never" ? BeamParams::Stop::kNever
+                                                     : BeamParams::Stop::kUnlikely;
+  }
+  return beam;
 }
 
 // What the model's author recommends, with what the user asks for on top.
@@ -77,13 +116,18 @@ SamplingParams ChooseSampling(const Options& options, const SamplingParams& reco
   sampling.top_k = recommended.top_k;
   sampling.top_p = recommended.top_p;
   sampling.repetition_penalty = recommended.repetition_penalty;
+  sampling.min_length = recommended.min_length;
+  sampling.forced_bos = recommended.forced_bos;
+  sampling.forced_eos = recommended.forced_eos;
+  sampling.no_repeat_ngram = options.no_repeat_ngram.value_or(recommended.no_repeat_ngram);
   const bool filters = options.top_k || options.top_p || sampling.min_p > 0;
   if (filters && sampling.temperature == 0) sampling.temperature = 1;
   sampling.temperature = options.temperature.value_or(sampling.temperature);
   sampling.top_k = options.top_k.value_or(sampling.top_k);
   sampling.top_p = options.top_p.value_or(sampling.top_p);
   sampling.repetition_penalty = options.repeat_penalty.value_or(sampling.repetition_penalty);
-  if (options.greedy) sampling.temperature = 0;
+  const bool is_search = options.beams.value_or(1) > 1 && !options.temperature && !filters;
+  if (options.greedy || is_search) sampling.temperature = 0;
   return sampling;
 }
 
@@ -145,11 +189,15 @@ absl::Status Run(Options& options) {
   Progress progress;
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
-  options.engine.max_sequences = std::max(options.engine.max_sequences,
-                                          static_cast<int32_t>(prompts.size()) * options.samples);
+  const ModelInfo& info = session.model->info();
+  const SamplingParams sampling = ChooseSampling(options, info.sampling);
+  const BeamParams beam = ChooseBeams(options, info.beam, sampling);
+  options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
+                                           static_cast<int32_t>(prompts.size()) * options.samples});
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
                          session.model->CreateEngine(options.engine));
-  const SamplingParams sampling = ChooseSampling(options, session.model->info().sampling);
+  const int32_t max_tokens =
+      options.max_tokens.value_or(info.max_tokens > 0 ? info.max_tokens : kMaxTokens);
   RunOutput output(options.output == "text"  ? RunFormat::kText
                    : options.output == "ids" ? RunFormat::kIds
                                              : RunFormat::kJson,
@@ -157,12 +205,13 @@ absl::Status Run(Options& options) {
   for (Prompt& prompt : prompts) {
     Request& request = prompt.request;
     request.add_special = !options.no_special;
-    request.max_tokens = options.max_tokens;
+    request.max_tokens = max_tokens;
+    request.beam = beam;
     request.samples = options.samples;
     request.sampling = sampling;
     request.stop = options.stop;
     request.ignore_eos = options.ignore_eos;
-    const std::string lead = options.echo ? request.text : "";
+    const std::string lead = !options.echo ? "" : info.has_encoder ? request.source : request.text;
     const absl::StatusOr<RequestId> id = engine->Submit(std::move(request));
     if (absl::IsResourceExhausted(id.status())) {
       return WithLine(WithPrefix(id.status(), prompt.label), "now",
@@ -208,6 +257,20 @@ void AddSamplingOptions(CLI::App* app, Options* options) {
       ->check(CLI::Range(1, 1024));
 }
 
+void AddBeamOptions(CLI::App* app, Options* options) {
+  app->add_option("--beams", options->beams, "beam search with so many beams; 1: none")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--length-penalty", options->length_penalty,
+                  "of beams: a score is divided by length ^ this")
+      ->check(CLI::Range(-100.0, 100.0));
+  app->add_option("--early-stopping", options->early_stopping,
+                  "of beams: true ends with the first that are complete, never with the best")
+      ->check(CLI::IsMember({"true", "false", "never"}));
+  app->add_option("--no-repeat-ngram", options->no_repeat_ngram,
+                  "no run of so many tokens stands twice; 0: off")
+      ->check(CLI::NonNegativeNumber);
+}
+
 }  // namespace
 
 VerbMain AddRunVerb(CLI::App* app) {
@@ -219,8 +282,16 @@ VerbMain AddRunVerb(CLI::App* app) {
   app->add_option("--prompt-file", options->prompt_files, "a file whose text is a prompt")
       ->expected(1);
   app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3")->expected(1);
-  app->add_option("-n,--max-tokens", options->max_tokens, "tokens to generate at most (64)")
+  app->add_option("--source", options->sources,
+                  "a text for the model's encoder; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--source-file", options->source_files, "a file whose text is for the encoder")
+      ->expected(1);
+  app->add_option("-n,--max-tokens", options->max_tokens,
+                  "tokens to generate at most (as the model asks, else 64)")
       ->check(CLI::Range(1, 1 << 30));
+  AddBeamOptions(app, options.get());
   AddSamplingOptions(app, options.get());
   app->add_option("--stop", options->stop, "end before this text; may be given several times")
       ->expected(1);
@@ -242,8 +313,11 @@ VerbMain AddRunVerb(CLI::App* app) {
       ->check(CLI::IsMember({"text", "ids", "json"}));
   app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
   return [options] {
-    if (options->prompts.empty() && options->prompt_files.empty() && options->ids.empty()) {
-      return FailUsage("quire run: no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3");
+    if (options->prompts.empty() && options->prompt_files.empty() && options->ids.empty() &&
+        options->sources.empty() && options->source_files.empty()) {
+      return FailUsage(
+          "quire run: no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3; with an "
+          "encoder --source TEXT, --source-file FILE");
     }
     if (options->sampling.top_logprobs > 0) options->sampling.logprobs = true;
     if (options->sampling.logprobs && options->output == "text") {

@@ -21,7 +21,21 @@ absl::StatusOr<StepRunner> StepRunner::Create(Program* program, const StepRunner
     runner.pages_.emplace_back(order.begin() + s * pages, order.begin() + (s + 1) * pages);
   }
   runner.tokens_.resize(static_cast<size_t>(shape.sequences));
+  if (shape.encoder != nullptr) QUIRE_RETURN_IF_ERROR(runner.Encode());
   return runner;
+}
+
+absl::Status StepRunner::Encode() {
+  const auto tokens = static_cast<int32_t>(shape_.source.size());
+  encoder_pages_.resize(
+      static_cast<size_t>((tokens + shape_.page_tokens - 1) / shape_.page_tokens));
+  std::iota(encoder_pages_.rbegin(), encoder_pages_.rend(), 0);
+  QUIRE_ASSIGN_OR_RETURN(encoder_pool_,
+                         shape_.encoder->CreatePool(static_cast<int32_t>(encoder_pages_.size())));
+  std::vector<int32_t> positions(shape_.source.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<SequenceRows> sequences = {{0, tokens, tokens, encoder_pages_}};
+  return shape_.encoder->Run({shape_.source, positions, {}, sequences}, *encoder_pool_, {});
 }
 
 absl::StatusOr<std::vector<float>> StepRunner::Append(absl::Span<const std::vector<int32_t>> ids) {
@@ -40,12 +54,16 @@ absl::StatusOr<std::vector<float>> StepRunner::Append(absl::Span<const std::vect
     const auto pages =
         static_cast<size_t>((tokens_[s] + shape_.page_tokens - 1) / shape_.page_tokens);
     part.pages = absl::MakeConstSpan(pages_[s]).first(pages);
+    if (encoder_pool_ != nullptr) {
+      part.encoder_tokens = static_cast<int32_t>(shape_.source.size());
+      part.encoder_pages = encoder_pages_;
+    }
   }
   std::vector<int32_t> rows(all_ids.size());
   std::iota(rows.begin(), rows.end(), 0);
   std::vector<float> logits(all_ids.size() * static_cast<size_t>(shape_.vocabulary));
-  QUIRE_RETURN_IF_ERROR(
-      program_->Run({all_ids, positions, rows, sequences}, *pool_, absl::MakeSpan(logits)));
+  QUIRE_RETURN_IF_ERROR(program_->Run({all_ids, positions, rows, sequences, encoder_pool_.get()},
+                                      *pool_, absl::MakeSpan(logits)));
   return logits;
 }
 

@@ -18,11 +18,15 @@ struct StepRunnerShape {
   int32_t page_tokens = 0;
   int32_t sequences = 1;
   int32_t max_tokens = 0;  // of each sequence
+  // Of a model with an encoder: what every sequence decodes over.
+  Program* encoder = nullptr;
+  std::vector<int32_t> source = {};
 };
 
 class StepRunner {
  public:
-  // `program` must outlive the runner. The sequences' pages lie in an order drawn from `page_seed`.
+  // `program`, and the encoder, must outlive the runner. The sequences' pages lie in an order drawn
+  // from `page_seed`.
   static absl::StatusOr<StepRunner> Create(Program* program, const StepRunnerShape& shape,
                                            uint32_t page_seed);
 
@@ -32,10 +36,12 @@ class StepRunner {
 
  private:
   StepRunner(Program* program, const StepRunnerShape& shape) : program_(program), shape_(shape) {}
+  absl::Status Encode();
 
   Program* program_;
   StepRunnerShape shape_;
-  std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<PagePool> pool_, encoder_pool_;
+  std::vector<int32_t> encoder_pages_;
   std::vector<std::vector<int32_t>> pages_;  // block tables
   std::vector<int32_t> tokens_;              // in each sequence
 };

@@ -46,14 +46,33 @@ std::string CountText(double count) {
 }
 std::string BytesText(double bytes) { return Scaled(bytes, "B"); }
 
-int64_t KvBytesPerToken(const plan::TargetT& target) {
+int64_t KvBytesPerToken(const plan::TargetT& target, plan::KvCache cache) {
   int64_t bytes = 0;
   for (const auto& layer : target.kv_layers) {
+    if (layer->cache != cache) continue;
     const DType dtype = *ParseDType(layer->dtype);
     bytes += RowBytes(dtype, int64_t{layer->heads} * (layer->k_dim + layer->v_dim));
   }
   return bytes;
 }
+
+namespace {
+
+std::string CacheText(const plan::TargetT& target, plan::KvCache cache, const char* title,
+                      const char* unit) {
+  int layers = 0;
+  std::string dtype = "none";
+  for (const auto& layer : target.kv_layers) {
+    if (layer->cache != cache) continue;
+    ++layers;
+    dtype = layer->dtype;
+  }
+  return absl::StrFormat("%s%s %s (%d layers, %s), pages of %d tokens\n", title,
+                         BytesText(static_cast<double>(KvBytesPerToken(target, cache))), unit,
+                         layers, dtype, target.page_tokens);
+}
+
+}  // namespace
 
 std::string PlanSummary(const plan::PlanT& plan) {
   std::string text;
@@ -80,15 +99,17 @@ std::string PlanSummary(const plan::PlanT& plan) {
       absl::StrJoin(plan.files, ", ",
                     [](std::string* out, const auto& file) { out->append(file->path); }));
   for (const auto& target : plan.targets) {
-    size_t launches = 0;
-    for (const auto& program : target->programs) launches += program->launches.size();
-    absl::StrAppendFormat(&text, "target     %s: %d kernels, %d launches a step, values in %s\n",
-                          target->name, target->kernels.size(), launches,
-                          target->activation.empty() ? "f32" : target->activation);
-    absl::StrAppendFormat(
-        &text, "KV cache   %s a token (%d layers, %s), pages of %d tokens\n",
-        BytesText(static_cast<double>(KvBytesPerToken(*target))), target->kv_layers.size(),
-        target->kv_layers.empty() ? "none" : target->kv_layers[0]->dtype, target->page_tokens);
+    absl::StrAppendFormat(&text, "target     %s: %d kernels", target->name, target->kernels.size());
+    for (const auto& program : target->programs) {
+      absl::StrAppendFormat(&text, ", %d launches %s", program->launches.size(),
+                            program->name == "step" ? "a step" : "to " + program->name);
+    }
+    absl::StrAppend(&text, ", values in ", target->activation.empty() ? "f32" : target->activation,
+                    "\n");
+    text += CacheText(*target, plan::KvCache::Self, "KV cache   ", "a token");
+    if (KvBytesPerToken(*target, plan::KvCache::Cross) > 0) {
+      text += CacheText(*target, plan::KvCache::Cross, "cross KV   ", "an encoder token");
+    }
   }
   return text;
 }

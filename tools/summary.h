@@ -14,8 +14,8 @@ namespace quire {
 std::string CountText(double count);
 std::string BytesText(double bytes);
 
-// Bytes of one token's keys and values over all layers of a target.
-int64_t KvBytesPerToken(const plan::TargetT& target);
+// Bytes of one token's keys and values over all layers of a target with this cache.
+int64_t KvBytesPerToken(const plan::TargetT& target, plan::KvCache cache = plan::KvCache::Self);
 
 std::string PlanSummary(const plan::PlanT& plan);
 std::string CompileSummary(const AssembledPlan& assembled, const std::string& path);

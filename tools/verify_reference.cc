@@ -99,9 +99,11 @@ void Disturb(absl::string_view name, double deviation, reference::Tensor* tensor
 }
 
 // Makes every type but that of ids f32, which the interpreter does not round to.
-void Widen(Func* step) {
-  for (const auto& op : step->ops()) {
-    if (op->type.dtype != DType::kI32) op->type.dtype = DType::kF32;
+void Widen(Module* module) {
+  for (const auto& func : module->funcs) {
+    for (const auto& op : func->ops()) {
+      if (op->type.dtype != DType::kI32) op->type.dtype = DType::kF32;
+    }
   }
 }
 
@@ -164,21 +166,39 @@ double DisturbStored(const plan::ProgramT& program, Func* lowered) {
   return unit;
 }
 
-// Logits [T, V] of @step on `ids`.
-absl::StatusOr<reference::Tensor> Logits(const Func& step, const reference::WeightFn& weights,
-                                         absl::Span<const int32_t> ids) {
-  const auto T = static_cast<int64_t>(ids.size());
-  QUIRE_ASSIGN_OR_RETURN(reference::Tensor id_values, reference::Tensor::Zeros({T}));
-  QUIRE_ASSIGN_OR_RETURN(reference::Tensor positions, reference::Tensor::Zeros({T}));
-  for (size_t t = 0; t < ids.size(); ++t) {
-    id_values.values[t] = ids[t];
-    positions.values[t] = static_cast<double>(t);
-  }
+reference::Tensor TensorOf(absl::Span<const int32_t> values) {
+  return {{static_cast<int64_t>(values.size())}, {values.begin(), values.end()}};
+}
+
+reference::Tensor Positions(size_t count) {
+  reference::Tensor positions{{static_cast<int64_t>(count)}, std::vector<double>(count)};
+  for (size_t i = 0; i < count; ++i) positions.values[i] = static_cast<double>(i);
+  return positions;
+}
+
+// Tokens of a sequence, and of the encoder's input.
+struct Tokens {
+  absl::Span<const int32_t> ids, source;
+};
+
+// Logits [T, V] of a definition, or of a lowered program for all rows.
+absl::StatusOr<reference::Tensor> Logits(const Module& module, const reference::WeightFn& weights,
+                                         const Tokens& tokens) {
   reference::Inputs inputs;
+  reference::KvState cross;
   inputs.weights = weights;
-  inputs.args[step.args()[0]->name] = std::move(id_values);
-  if (step.args().size() == 3) inputs.args[step.args()[2]->name] = positions;  // all rows
-  inputs.args[step.args()[1]->name] = std::move(positions);
+  inputs.cross = &cross;
+  if (const Func* encode = module.Find("encode")) {
+    inputs.args = {{"ids", TensorOf(tokens.source)}, {"pos", Positions(tokens.source.size())}};
+    QUIRE_RETURN_IF_ERROR(reference::Interpret(*encode, inputs).status());
+  }
+  const Func& step = *module.Find("step");
+  inputs.args = {{"ids", TensorOf(tokens.ids)}, {"pos", Positions(tokens.ids.size())}};
+  if (step.Find("rows") != nullptr) inputs.args["rows"] = Positions(tokens.ids.size());
+  if (step.Find("source") != nullptr) {
+    inputs.args["source"] = TensorOf(tokens.source);
+    inputs.args["source_pos"] = Positions(tokens.source.size());
+  }
   QUIRE_ASSIGN_OR_RETURN(std::vector<reference::Tensor> results,
                          reference::Interpret(step, inputs));
   return std::move(results[0]);
@@ -206,10 +226,10 @@ double WorstDistance(const reference::Tensor& a, const reference::Tensor& refere
   return worst;
 }
 
-// The only function of a text.
-absl::StatusOr<std::unique_ptr<Func>> ParseStep(const std::string& text) {
-  QUIRE_ASSIGN_OR_RETURN(Module module, Parse(text, "ir"));
-  return std::move(module.funcs[0]);
+absl::StatusOr<Module> ParseLowered(const plan::TargetT& target) {
+  std::string text;
+  for (const auto& program : target.programs) text += program->ir;
+  return Parse(text, "ir");
 }
 
 }  // namespace
@@ -217,9 +237,11 @@ absl::StatusOr<std::unique_ptr<Func>> ParseStep(const std::string& text) {
 absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::TargetT& target,
                                            const std::string& plan_path,
                                            const std::string& weights_dir,
-                                           absl::Span<const int32_t> ids) {
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Func> step, ParseStep(plan.ir));
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Func> lowered, ParseStep(target.programs[0]->ir));
+                                           absl::Span<const int32_t> ids,
+                                           absl::Span<const int32_t> source) {
+  QUIRE_ASSIGN_OR_RETURN(Module definition, Parse(plan.ir, "ir"));
+  QUIRE_ASSIGN_OR_RETURN(Module lowered, ParseLowered(target));
+  const Tokens tokens = {ids, source};
   const TensorFiles files(plan, FolderOf(plan_path), weights_dir);
   const auto weights = [&](absl::string_view name, const Type&) {
     return ReadTensor(plan, files, name);
@@ -241,16 +263,19 @@ absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::
     return tensor;
   };
   Reference reference;
-  QUIRE_ASSIGN_OR_RETURN(reference.logits, Logits(*step, weights, ids));
-  Widen(lowered.get());
-  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor low, Logits(*lowered, weights, ids));
-  const double stored_unit = DisturbStored(*target.programs[0], lowered.get());
+  QUIRE_ASSIGN_OR_RETURN(reference.logits, Logits(definition, weights, tokens));
+  Widen(&lowered);
+  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor low, Logits(lowered, weights, tokens));
+  double stored_unit = 0;
+  for (const auto& program : target.programs) {
+    stored_unit = std::max(stored_unit, DisturbStored(*program, lowered.Find(program->name)));
+  }
   reference::Tensor stored = low;
   if (stored_unit > 0) {
-    QUIRE_ASSIGN_OR_RETURN(stored, Logits(*lowered, with_errors, ids));
+    QUIRE_ASSIGN_OR_RETURN(stored, Logits(lowered, with_errors, tokens));
   }
-  Widen(step.get());
-  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor off, Logits(*step, disturbed, ids));
+  Widen(&definition);
+  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor off, Logits(definition, disturbed, tokens));
   const auto V = static_cast<size_t>(reference.logits.last());
   double greatest_gain = 0;
   for (int64_t t = 0; t < reference.logits.extent(0); ++t) {

@@ -46,7 +46,8 @@ struct Reference {
 absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::TargetT& target,
                                            const std::string& plan_path,
                                            const std::string& weights_dir,
-                                           absl::Span<const int32_t> ids);
+                                           absl::Span<const int32_t> ids,
+                                           absl::Span<const int32_t> source);
 
 // How far a row is from the reference: |row - reference| / |reference - mean of reference|, the
 // mean since adding a constant to all logits changes no probability.

@@ -28,7 +28,7 @@ namespace {
 
 struct Options {
   SessionOptions session;
-  std::string prompt;
+  std::string prompt, source;
   int32_t tokens = 16, steps = 8;
   uint32_t seed = 1;
   bool no_reference = false;
@@ -39,30 +39,30 @@ using Logits = std::vector<float>;  // [T, V], all tokens of one sequence
 // One way to compute the logits of `ids`.
 struct Way {
   std::string name;
-  std::function<absl::StatusOr<Logits>(Program* program)> compute;
+  std::function<absl::StatusOr<Logits>(const Model& model)> compute;
 };
 
 class Verifier {
  public:
-  Verifier(const Options& options, const Session& session, std::vector<int32_t> ids)
-      : options_(options), session_(session), ids_(std::move(ids)) {}
+  Verifier(const Options& options, const Session& session, std::vector<int32_t> ids,
+           std::vector<int32_t> source)
+      : options_(options), session_(session), ids_(std::move(ids)), source_(std::move(source)) {}
 
   // False when something differs; what, is on stdout.
   absl::StatusOr<bool> Run() {
-    QUIRE_ASSIGN_OR_RETURN(const Logits base,
-                           InPieces(&session_.model->program(), {prompt_tokens()}));
+    QUIRE_ASSIGN_OR_RETURN(const Logits base, InPieces(*session_.model, {prompt_tokens()}));
     bool same = true;
     if (!options_.no_reference) {
       QUIRE_ASSIGN_OR_RETURN(same, CompareWithReference(base));
     }
     const Way ways[] = {
         {"prompt in pieces of 1, 2 and 5",
-         [&](Program* program) { return InPieces(program, {1, 2, 5}); }},
-        {"prompt a token at a time", [&](Program* program) { return InPieces(program, {1}); }},
-        {"beside two other sequences", [&](Program* program) { return BesideOthers(program); }},
+         [&](const Model& model) { return InPieces(model, {1, 2, 5}); }},
+        {"prompt a token at a time", [&](const Model& model) { return InPieces(model, {1}); }},
+        {"beside two other sequences", [&](const Model& model) { return BesideOthers(model); }},
     };
     for (const Way& way : ways) {
-      QUIRE_ASSIGN_OR_RETURN(const Logits logits, way.compute(&session_.model->program()));
+      QUIRE_ASSIGN_OR_RETURN(const Logits logits, way.compute(*session_.model));
       same &= CompareBits(way.name, base, logits);
     }
     QUIRE_ASSIGN_OR_RETURN(const bool threads_same, CompareThreads(base));
@@ -73,16 +73,16 @@ class Verifier {
   int32_t prompt_tokens() const { return static_cast<int32_t>(ids_.size()) - options_.steps; }
   size_t V() const { return static_cast<size_t>(session_.vocabulary()); }
 
-  absl::StatusOr<StepRunner> NewRunner(Program* program, int32_t sequences) const {
-    return StepRunner::Create(program,
+  absl::StatusOr<StepRunner> NewRunner(const Model& model, int32_t sequences) const {
+    return StepRunner::Create(&model.program(),
                               {session_.vocabulary(), session_.target->page_tokens, sequences,
-                               static_cast<int32_t>(ids_.size())},
+                               static_cast<int32_t>(ids_.size()), model.encoder(), source_},
                               options_.seed + static_cast<uint32_t>(sequences));
   }
 
   // The prompt in pieces of these sizes, repeated; then a token a step.
-  absl::StatusOr<Logits> InPieces(Program* program, const std::vector<int32_t>& sizes) const {
-    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(program, 1));
+  absl::StatusOr<Logits> InPieces(const Model& model, const std::vector<int32_t>& sizes) const {
+    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(model, 1));
     Logits all;
     size_t done = 0, piece = 0;
     while (done < ids_.size()) {
@@ -100,8 +100,8 @@ class Verifier {
   }
 
   // As the second of three sequences: the first has started earlier, the third later.
-  absl::StatusOr<Logits> BesideOthers(Program* program) const {
-    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(program, 3));
+  absl::StatusOr<Logits> BesideOthers(const Model& model) const {
+    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(model, 3));
     std::vector<int32_t> first(ids_.rbegin(), ids_.rbegin() + 1),
         third(ids_.begin(), ids_.begin() + 1);
     QUIRE_RETURN_IF_ERROR(runner.Append({first, {}, {}}).status());
@@ -127,7 +127,7 @@ class Verifier {
     QUIRE_ASSIGN_OR_RETURN(
         const Reference reference,
         ComputeReference(session_.model->plan(), *session_.target, options_.session.plan,
-                         options_.session.model.weights_dir, ids_));
+                         options_.session.model.weights_dir, ids_, source_));
     const bool lowered = reference.lowered_error <= reference.lowered_allowed;
     std::printf(
         "passes: %s: the lowered program beside the definition, both in double precision: relative "
@@ -190,8 +190,7 @@ class Verifier {
       SessionOptions options = options_.session;
       options.model.threads = threads;
       QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options));
-      QUIRE_ASSIGN_OR_RETURN(const Logits logits,
-                             InPieces(&session.model->program(), {prompt_tokens()}));
+      QUIRE_ASSIGN_OR_RETURN(const Logits logits, InPieces(*session.model, {prompt_tokens()}));
       same &=
           CompareBits(absl::StrCat(threads, threads == 1 ? " thread" : " threads"), base, logits);
     }
@@ -200,7 +199,8 @@ class Verifier {
 
   const Options& options_;
   const Session& session_;
-  const std::vector<int32_t> ids_;  // prompt and decoded tokens
+  const std::vector<int32_t> ids_;     // prompt and decoded tokens
+  const std::vector<int32_t> source_;  // of a model with an encoder
 };
 
 // The prompt's ids, or random ones; and random ones for the decode steps, since any will do.
@@ -219,13 +219,25 @@ absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Ses
   return ids;
 }
 
+// Likewise what an encoder reads; empty for a model without one.
+absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const Session& session) {
+  if (!session.model->info().has_encoder) return std::vector<int32_t>();
+  if (!options.source.empty()) return session.model->Encode(options.source);
+  std::vector<int32_t> ids;
+  std::mt19937 random(options.seed + 1);
+  std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
+  for (int32_t i = 0; i < options.tokens; ++i) ids.push_back(any(random));
+  return ids;
+}
+
 absl::StatusOr<bool> Verify(const Options& options) {
   Progress progress;
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
   progress.Show("computing ...");
   QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ChooseIds(options, session));
-  return Verifier(options, session, std::move(ids)).Run();
+  QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> source, ChooseSource(options, session));
+  return Verifier(options, session, std::move(ids), std::move(source)).Run();
 }
 
 }  // namespace
@@ -234,7 +246,9 @@ VerbMain AddVerifyVerb(CLI::App* app) {
   auto options = std::make_shared<Options>();
   AddSessionOptions(app, &options->session);
   app->add_option("-p,--prompt", options->prompt, "a prompt (default: random ids)");
-  app->add_option("--tokens", options->tokens, "random ids of the prompt (16)")
+  app->add_option("--source", options->source,
+                  "a text for the model's encoder (default: random ids)");
+  app->add_option("--tokens", options->tokens, "random ids of the prompt, and of the source (16)")
       ->check(CLI::Range(1, 4096));
   app->add_option("--steps", options->steps, "decode steps after the prompt (8)")
       ->check(CLI::Range(1, 4096));

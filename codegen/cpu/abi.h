@@ -62,9 +62,12 @@ struct AttentionItem {
   // split go here, for "merge": [queries, dv + 2], a query's outputs, maximum and sum.
   float* partial;
 };
-// `layer`: the layer's place in page 0 of the pool. `scratch` as for rows.
+// `layer`: the layer's place in page 0 of the pool. `scratch` as for rows. `biases`: with buckets,
+// [hq, RelativeBiases(max_distance)], of key - query = -(max_distance + 15) .. max_distance + 15;
+// so that the biases of 16 keys in a row lie side by side, however far away they are. Else null.
 using AttentionEntry = void (*)(const float* q, const void* layer, float* y,
-                                const AttentionItem* item, void* scratch);
+                                const AttentionItem* item, void* scratch, const float* biases);
+constexpr int64_t RelativeBiases(int64_t max_distance) { return 2 * (max_distance + 15) + 1; }
 // Merges partial [splits, queries, dv + 2] of the item's splits into y.
 using MergeEntry = void (*)(float* y, const AttentionItem* item, void* scratch);
 

@@ -43,6 +43,7 @@ AttentionEmitter::AttentionEmitter(const AttentionSpec& spec)
   end_seen_ = Reserve(8 * kTileHeight);
   positions_ = Reserve(8 * kTileHeight);
   slopes_ = Reserve(4 * kTileHeight);
+  bias_rows_ = Reserve(8 * kTileHeight);
   scores_ = Reserve(4 * kTileHeight * kSplitTokens);
   split_state_ = Reserve(state_bytes() * kTileHeight);
   running_state_ = Reserve(state_bytes() * kTileHeight);
@@ -75,7 +76,8 @@ void AttentionEmitter::EmitMain() {
                                 {"ptr noalias readonly", layer_.text},
                                 {"ptr noalias", y_.text},
                                 {"ptr noalias readonly", item_.text},
-                                {"ptr noalias", scratch_.text}});
+                                {"ptr noalias", scratch_.text},
+                                {"ptr noalias readonly", biases_.text}});
   const V end = Field(offsetof(AttentionItem, query_end));
   const LlvmWriter::Var query = w_.NewVar(Field(offsetof(AttentionItem, query_begin)));
   // Few queries, as of one generated token, get a tile of their own height.
@@ -180,6 +182,10 @@ void AttentionEmitter::PrepareQueries(const V& query, const V& count, int height
     w_.Store(first, At(first_seen_, r, 8), 8);
     if (spec_.alibi_max != 0) {
       w_.Store(w_.Load("float", w_.At(slopes, w_.Mul(head, I64(4))), 4), At(slopes_, r, 4), 4);
+    }
+    if (spec_.buckets > 0) {
+      const int64_t head_bytes = 4 * RelativeBiases(spec_.max_distance);
+      w_.Store(w_.At(biases_, w_.Mul(head, I64(head_bytes))), At(bias_rows_, r, 8), 8);
     }
     const V step_row = w_.Add(Field(offsetof(AttentionItem, first_row)), row);
     const V from =

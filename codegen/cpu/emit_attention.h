@@ -88,13 +88,14 @@ class AttentionEmitter {
   const bool pages_hold_tiles_;  // a tile of 16 tokens lies in one page
   LlvmWriter w_;
   V q_{"ptr", "%q"}, layer_{"ptr", "%layer"}, y_{"ptr", "%y"}, item_{"ptr", "%item"},
-      scratch_{"ptr", "%scratch"};
+      scratch_{"ptr", "%scratch"}, biases_{"ptr", "%biases"};
   int64_t scratch_bytes_ = 0;
   int64_t queries_;            // [d][height] f32, scaled
   int64_t first_seen_;         // [height] i64: first token that a query sees
   int64_t end_seen_;           // [height] i64: one past the last
   int64_t positions_;          // [height] i64
   int64_t slopes_;             // [height] f32
+  int64_t bias_rows_;          // [height] pointers: a head's biases by distance
   int64_t scores_;             // [height][kSplitTokens] f32, then weights
   int64_t split_state_;        // [height] states
   int64_t running_state_;      // [height] states

@@ -146,6 +146,18 @@ AttentionEmitter::V AttentionEmitter::Adjusted(const V& scores, const V& token,
     const V slope = w_.Splat(w_.Load("float", At(slopes_, query_slot, 4), 4), kTileTokens);
     s = w_.Fma(slope, w_.Convert("sitofp", lanes, kFloats), s);
   }
+  if (spec_.buckets > 0) {
+    const int64_t reach = spec_.max_distance + kTileTokens - 1;
+    const V position = w_.Load("i64", At(positions_, query_slot, 8), 8);
+    // Beyond the reach all lanes have the bias of the last bucket.
+    const V first =
+        w_.Intrinsic("smin", "i64",
+                     {I64(spec_.max_distance),
+                      w_.Intrinsic("smax", "i64", {I64(-reach), w_.Sub(token, position)})});
+    const V row = w_.Load("ptr", At(bias_rows_, query_slot, 8), 8);
+    const V at = w_.At(row, w_.Mul(w_.Add(first, I64(reach)), I64(4)));
+    s = w_.FAdd(s, w_.Load(kFloats, at, 4));
+  }
   return s;
 }
 

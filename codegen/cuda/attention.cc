@@ -91,6 +91,8 @@ absl::Status CheckSpec(const AttentionSpec& spec) {
     allowed = "hq a multiple of hkv, page at least 1";
   } else if (spec.hkv * spec.page_tokens * (spec.d + spec.dv) / 8 > kMaxPageUnits) {
     allowed = "pages of up to 4 GiB";
+  } else if (spec.buckets > 0) {
+    allowed = "no buckets: biases by distance, unrolled";
   } else if (spec.tree_words > 0 &&
              (spec.window > 0 || spec.alibi_max > 0 || spec.bias_distances > 0)) {
     // Their distances would be those of the tree's branches, which are not known here.

@@ -6,7 +6,8 @@
 // Legal because every other op treats each row on its own, and a causal row reads rows at or before
 // its own: the rows of an earlier step are the same numbers whether they are computed again or read
 // from the cache. Both are proven here, op by op. Attention over the same k and v shares one cache.
-// Declines when an attention already reads a cache. Refuses, naming the op, when:
+// Declines when an attention already reads a cache, its own or that of an encoder's output.
+// Refuses, naming the op, when:
 //   - an op other than attention mixes rows;
 //   - an attention is not causal, or its q, k and v do not all have T as rows.
 // Saves the computation of all C - T earlier rows in each step.
@@ -24,8 +25,10 @@
 namespace quire {
 namespace {
 
+bool IsCache(const Op& op) { return op.Is(OpKind::kKvAppend) || op.Is(OpKind::kKvRead); }
+
 bool ReadsCache(const Op& attention) {
-  return attention.operand(1)->Is(OpKind::kKvAppend) && attention.operand(2)->Is(OpKind::kKvAppend);
+  return IsCache(*attention.operand(1)) && IsCache(*attention.operand(2));
 }
 
 absl::Status CheckAttention(const Op& attention) {
@@ -33,7 +36,8 @@ absl::Status CheckAttention(const Op& attention) {
     return absl::InvalidArgumentError(
         Describe(attention, "mixes rows: mask=none lets a row read rows after it"));
   }
-  for (const Op* operand : attention.operands) {
+  for (int i = 0; i < 3; ++i) {  // q, k, v; a table of biases has no rows
+    const Op* operand = attention.operand(i);
     if (!HasRows(operand->type, 'T')) {
       return absl::InvalidArgumentError(
           Describe(attention, absl::StrCat("%", operand->name, " does not have T as rows")));
@@ -57,8 +61,10 @@ absl::StatusOr<bool> CacheKv(Func& func, const Target& target, Notes& notes) {
   std::vector<Op*> attentions;
   int64_t layer = 0;
   for (const auto& op : func.ops()) {
-    if (op->Is(OpKind::kKvAppend)) layer = std::max(layer, op->Int(AttrKind::kLayer) + 1);
-    if (op->Is(OpKind::kKvAppend) || (op->Is(OpKind::kAttention) && ReadsCache(*op))) continue;
+    if (op->Is(OpKind::kKvAppend) && op->Text(AttrKind::kCache) == "self") {
+      layer = std::max(layer, op->Int(AttrKind::kLayer) + 1);
+    }
+    if (IsCache(*op) || (op->Is(OpKind::kAttention) && ReadsCache(*op))) continue;
     if (op->Is(OpKind::kAttention)) {
       QUIRE_RETURN_IF_ERROR(CheckAttention(*op));
       attentions.push_back(op.get());

@@ -5,7 +5,7 @@
 //   - attention is a group, and so is any op that is not row-wise;
 //   - row-wise ops with the same rows, between the same linears and attentions, are one group.
 // A reshape that keeps the rows is the same memory under another type: it belongs to the group of
-// what it reshapes. Weight expressions belong to no group.
+// what it reshapes. Weight expressions and reads of caches belong to no group.
 //
 // Every group has a level: what it reads comes from row groups of its own level or from anything
 // below; a row op that reads a linear or attention, or rows of another extent, is one level up.
@@ -42,10 +42,13 @@ bool IsRowOp(const Op& op) {
   return CheckRowWise(op, op.type.extents[0].letter()).ok();
 }
 
-// The letter of the rows that a row op computes.
-char RowsOf(const Op& op) {
-  const Type& type = op.Is(OpKind::kKvAppend) ? op.operand(0)->type : op.type;
-  return type.extents[0].letter();
+// Which rows a row op computes: ops of one kind may share a kernel. Appends to the cross cache are
+// of a kind of their own, since a kernel appends to pages of one class.
+size_t RowsOf(const Op& op) {
+  const bool appends = op.Is(OpKind::kKvAppend);
+  const Type& type = appends ? op.operand(0)->type : op.type;
+  const auto letter = static_cast<size_t>(type.extents[0].letter());
+  return appends && op.Text(AttrKind::kCache) == "cross" ? letter + 256 : letter;
 }
 
 class Grouping {
@@ -56,7 +59,7 @@ class Grouping {
   void Place() {
     for (size_t i = 0; i < func_.ops().size(); ++i) {
       const Op* op = func_.ops()[i].get();
-      if (weights_.contains(op)) continue;
+      if (weights_.contains(op) || op->Is(OpKind::kKvRead)) continue;
       if (const LinearGroup* linear = linears_.Of(op); linear != nullptr) {
         // All wait for the last: what a residual adds may be of a higher level than the input.
         if (op == linear->result()) PlaceLinear(*linear, i);
@@ -66,7 +69,7 @@ class Grouping {
         const GroupKey key = stored->second;  // the insertion may move what `stored` points to
         keys_[op] = key;
       } else if (IsRowOp(*op)) {
-        keys_[op] = GroupKey(LevelFor(*op), false, static_cast<size_t>(RowsOf(*op)));
+        keys_[op] = GroupKey(LevelFor(*op), false, RowsOf(*op));
       } else {
         keys_[op] = GroupKey(LevelFor(*op), true, i);
       }
@@ -99,8 +102,7 @@ class Grouping {
       auto it = keys_.find(Storage(operand));
       if (it == keys_.end()) continue;
       const auto& [operand_level, operand_is_alone, rows] = it->second;
-      const bool is_next =
-          is_row_op && (operand_is_alone || rows != static_cast<size_t>(RowsOf(op)));
+      const bool is_next = is_row_op && (operand_is_alone || rows != RowsOf(op));
       level = std::max(level, operand_level + (is_next ? 1 : 0));
     }
     return level;

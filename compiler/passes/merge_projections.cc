@@ -10,6 +10,7 @@
 //     others: rows of one weight slot have one layout;
 //   - its weight is computed, or is read by another op too (a tied embedding stays one tensor).
 // Saves a launch and a pass over x for each projection but the first.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,15 +44,22 @@ std::string ReasonToDecline(const Op& linear, const UserMap& users, const OpSet&
   return "";
 }
 
+// "l7.q", "l7.k", "l7.v" become "l7.q_k_v"; "l0.k", "l0.v", "l1.k", "l1.v" become "k_v".
+std::string JoinedName(const std::vector<Op*>& linears) {
+  absl::string_view scope = ScopeOf(linears[0]->name);
+  std::vector<absl::string_view> words;
+  for (const Op* linear : linears) {
+    if (ScopeOf(linear->name) != scope) scope = "";
+    const absl::string_view word = WordOf(linear->name);
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  }
+  return absl::StrCat(scope, absl::StrJoin(words, "_"));
+}
+
 absl::Status Merge(Func& func, const std::vector<Op*>& linears) {
   Op* first = linears[0];
   Builder builder(&func, first);
-  // "l7.q", "l7.k", "l7.v" become "l7.q_k_v".
-  const std::string words = absl::StrJoin(linears, "_", [](std::string* out, const Op* linear) {
-    const absl::string_view word = WordOf(linear->name);
-    out->append(word.data(), word.size());
-  });
-  const std::string name = absl::StrCat(ScopeOf(first->name), words);
+  const std::string name = JoinedName(linears);
   // Operand 0 is x; the rest is joined: weights, then biases.
   std::vector<Op*> operands = {first->operand(0)};
   for (int i = 1; i < first->num_operands(); ++i) {

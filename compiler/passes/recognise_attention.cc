@@ -1,15 +1,17 @@
 // recognise-attention: attention written out becomes one op.
 //
-//   matmul(softmax([causal_mask|alibi](softcap(scale(matmul(q, k^T))))), v)  =>  attention(q, k, v)
+//   matmul(softmax([causal_mask|alibi|relative_bias](softcap(scale(matmul(q, k^T))))), v)
+//     =>  attention(q, k, v)
 //
 // Every step between the products is optional; scale may stand on the scores, on q or on k. Legal
 // because that is what the attention op means, with heads on the batch axis of the products: both
-// have rank 3, with a fixed number of heads and a fixed head size. alibi and causal_mask may stand
-// in either order, since both add. Transposes around the pattern are composed and vanish when they
-// cancel; repeated K/V heads are left as they are (remove-kv-expansion). Declines when:
+// have rank 3, with a fixed number of heads and a fixed head size. alibi, relative_bias and
+// causal_mask may stand in any order, since all add. Transposes around the pattern are composed and
+// vanish when they cancel; repeated K/V heads are left as they are (remove-kv-expansion). Declines
+// when:
 //   - the softmax has no matmul as user, or stands on its right side;
 //   - the chain from the scores to the softmax holds another op, or one twice, or scale or softcap
-//     after alibi or the mask, or scale after softcap;
+//     after a bias or the mask, or scale after softcap;
 //   - the products are not batched over a fixed number of heads with fixed head sizes;
 //   - scale is not in the range of attention's attribute.
 // Saves the T x C scores, which are never written to memory.
@@ -36,6 +38,7 @@ struct Pattern {
   double scale = 1, cap = 0, alibi_max = 0;
   bool causal = false;
   int64_t window = 0;
+  const Op* relative = nullptr;  // the relative_bias
   std::string declined;
 };
 
@@ -71,6 +74,11 @@ const Op* MatchScores(const Op* softmax, Pattern* pattern) {
         if (reached > kMask) return decline(op, "stands before the scale or the softcap");
         biased = true;
         pattern->alibi_max = op->Float(AttrKind::kAlibiMax);
+        break;
+      case OpKind::kRelativeBias:
+        if (pattern->relative != nullptr) return decline(op, "stands twice");
+        if (reached > kMask) return decline(op, "stands before the scale or the softcap");
+        pattern->relative = op;
         break;
       case OpKind::kSoftcap:
         if (capped) return decline(op, "stands twice");
@@ -158,12 +166,19 @@ Op* Build(Builder& builder, const Pattern& pattern) {
   Op* q = Permuted(builder, pattern.q, pattern.q_perm);
   Op* k = Permuted(builder, pattern.k, pattern.k_perm);
   Op* v = Permuted(builder, pattern.v, pattern.v_perm);
-  return builder.Make(OpKind::kAttention, {q, k, v},
-                      {{AttrKind::kMask, std::string(pattern.causal ? "causal" : "none")},
-                       {AttrKind::kWindow, pattern.window},
-                       {AttrKind::kScale, pattern.scale},
-                       {AttrKind::kCap, pattern.cap},
-                       {AttrKind::kAlibiMax, pattern.alibi_max}});
+  std::vector<Op*> operands = {q, k, v};
+  Builder::AttrList attrs = {{AttrKind::kMask, std::string(pattern.causal ? "causal" : "none")},
+                             {AttrKind::kWindow, pattern.window},
+                             {AttrKind::kScale, pattern.scale},
+                             {AttrKind::kCap, pattern.cap},
+                             {AttrKind::kAlibiMax, pattern.alibi_max}};
+  if (pattern.relative != nullptr) {
+    operands.push_back(pattern.relative->operand(1));
+    for (const AttrKind attr : {AttrKind::kMaxDistance, AttrKind::kDirection}) {
+      attrs.emplace_back(attr, pattern.relative->Get(attr));
+    }
+  }
+  return builder.Make(OpKind::kAttention, std::move(operands), std::move(attrs));
 }
 
 // Readers of the product [heads, rows, size] read `attention` [rows, heads, size] instead. Returns

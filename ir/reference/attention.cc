@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -26,6 +27,25 @@ double AlibiSlope(int64_t head, int64_t heads, double max) {
   const auto n = static_cast<double>(lower);
   if (head < lower) return std::exp2(-max / n * static_cast<double>(head + 1));
   return std::exp2(-max / (2 * n) * static_cast<double>(2 * (head - lower) + 1));
+}
+
+// T5's bucket of key - query, of `buckets` in all.
+int64_t BucketOf(int64_t distance, int64_t buckets, const Op& op) {
+  int64_t first = 0;
+  if (op.Text(AttrKind::kDirection) == "both") {
+    buckets /= 2;
+    if (distance > 0) first = buckets;
+    distance = std::abs(distance);
+  } else {
+    distance = std::max<int64_t>(0, -distance);
+  }
+  const int64_t exact = buckets / 2;
+  if (distance < exact) return first + distance;
+  const double reach =
+      static_cast<double>(op.Int(AttrKind::kMaxDistance)) / static_cast<double>(exact);
+  const float place = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
+                      static_cast<float>(std::log(reach)) * static_cast<float>(buckets - exact);
+  return first + std::min(buckets - 1, exact + static_cast<int64_t>(place));
 }
 
 // A row that sees nothing gives zeros.
@@ -73,6 +93,13 @@ absl::Status Alibi(const Call& call) {
   });
 }
 
+absl::Status RelativeBias(const Call& call) {
+  const Tensor& table = call.in(1);
+  return MapScores(call, [&](double score, int64_t head, int64_t query, int64_t key) {
+    return score + table.row(BucketOf(key - query, table.extent(0), call.op))[head];
+  });
+}
+
 absl::Status Softmax(const Call& call) {
   const Tensor& x = call.in(0);
   for (int64_t r = 0; r < x.elements() / x.last(); ++r) {
@@ -89,6 +116,7 @@ absl::Status Attention(const Call& call) {
   const int64_t keys = k.extent(0), kv_heads = k.extent(1), group = heads / kv_heads;
   const bool causal = call.op.Text(AttrKind::kMask) == "causal";
   const int64_t window = call.op.Int(AttrKind::kWindow);
+  const Tensor* table = call.optional(3);
   std::vector<double> scores(static_cast<size_t>(keys));
   for (int64_t t = 0; t < rows; ++t) {
     const int64_t position = keys - rows + t;
@@ -96,9 +124,12 @@ absl::Status Attention(const Call& call) {
       const double slope = AlibiSlope(h, heads, call.op.Float(AttrKind::kAlibiMax));
       for (int64_t c = 0; c < keys; ++c) {
         const double product = Dot(q.row(t * heads + h), k.row(c * kv_heads + h / group), q.last());
-        const double score =
+        double score =
             CapSoftly(call.op.Float(AttrKind::kScale) * product, call.op.Float(AttrKind::kCap)) +
             slope * static_cast<double>(c - position);
+        if (table != nullptr) {
+          score += table->row(BucketOf(c - position, table->extent(0), call.op))[h];
+        }
         const bool seen = !causal || Visible(position, c, window);
         scores[static_cast<size_t>(c)] = seen ? score : -kInfinity;
       }

@@ -19,6 +19,7 @@ absl::Status Dispatch(const Call& call) {
     case OpKind::kArg:
     case OpKind::kWeight:
     case OpKind::kKvAppend:
+    case OpKind::kKvRead:
       return absl::InternalError("the interpreter answers this op itself");
     case OpKind::kEmbed:
       return Embed(call);
@@ -68,6 +69,8 @@ absl::Status Dispatch(const Call& call) {
       return CausalMask(call);
     case OpKind::kAlibi:
       return Alibi(call);
+    case OpKind::kRelativeBias:
+      return RelativeBias(call);
     case OpKind::kSoftmax:
       return Softmax(call);
     case OpKind::kAttention:
@@ -135,6 +138,8 @@ class Evaluation {
       }
       QUIRE_RETURN_IF_ERROR(WithPrefix(Unify(arg->type, given->second), Place(*arg)));
     }
+    if (!bindings_.contains('S') && inputs_.cross != nullptr)
+      bindings_['S'] = inputs_.cross->tokens;
     if (bindings_.contains('C') || !bindings_.contains('T')) return absl::OkStatus();
     bindings_['C'] = bindings_.at('T') + PastTokens();
     return absl::OkStatus();
@@ -229,9 +234,12 @@ class Evaluation {
   }
 
   absl::Status Compute(const Op& op, const std::vector<const Tensor*>& operands) {
+    if (op.Is(OpKind::kKvRead)) return ReadCross(op);
     QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> extents, Bind(op.type.extents, bindings_));
     QUIRE_ASSIGN_OR_RETURN(Tensor out, Tensor::Zeros(std::move(extents), FreeElements()));
-    if (op.Is(OpKind::kKvAppend)) {
+    if (op.Is(OpKind::kKvAppend) && op.Text(AttrKind::kCache) != "self") {
+      QUIRE_RETURN_IF_ERROR(AppendEncoded(op, *operands[0], &out));
+    } else if (op.Is(OpKind::kKvAppend)) {
       QUIRE_RETURN_IF_ERROR(AppendKv(op, *operands[0], &out));
     } else if (out.elements() > 0) {
       // An empty result needs no work, and may have an outer extent too long to count through.
@@ -278,7 +286,40 @@ class Evaluation {
     return absl::OkStatus();
   }
 
+  // An encoder sees its input as a whole: the rows are the context.
+  absl::Status AppendEncoded(const Op& op, const Tensor& rows, Tensor* context) {
+    if (context->extents != rows.extents) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("C=", context->extent(0), ", but an encoder has ", rows.extent(0), " rows"));
+    }
+    context->values = rows.values;
+    if (op.Text(AttrKind::kCache) == "encoder" || inputs_.cross == nullptr) return absl::OkStatus();
+    RoundAll(op.type.dtype, absl::MakeSpan(context->values));
+    const auto key = std::make_pair(op.Int(AttrKind::kLayer), op.Text(AttrKind::kSlot));
+    if (encoded_.emplace(key, *context).second) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(key.second, " of layer ", key.first, " is appended to twice"));
+  }
+
+  absl::Status ReadCross(const Op& op) {
+    const auto key = std::make_pair(op.Int(AttrKind::kLayer), op.Text(AttrKind::kSlot));
+    const auto* rows = inputs_.cross == nullptr ? nullptr : &inputs_.cross->rows;
+    if (rows == nullptr || rows->find(key) == rows->end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no encoder left ", key.second, " of layer ", key.first));
+    }
+    QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> extents, Bind(op.type.extents, bindings_));
+    Tensor value = rows->at(key);
+    if (value.extents == extents) return Store(op, std::move(value));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an encoder left extents ", ExtentsText(value.extents), ", not ", ExtentsText(extents)));
+  }
+
   void CommitKv() {
+    if (!encoded_.empty()) {
+      inputs_.cross->tokens = encoded_.begin()->second.extent(0);
+      inputs_.cross->rows = std::move(encoded_);
+    }
     if (inputs_.kv == nullptr || appended_.empty()) return;
     inputs_.kv->tokens = appended_.begin()->second.extent(0);
     for (auto& [key, context] : appended_) inputs_.kv->rows[key] = std::move(context);
@@ -290,7 +331,7 @@ class Evaluation {
   absl::flat_hash_map<const Op*, std::unique_ptr<Tensor>> values_;
   absl::flat_hash_map<const Op*, int> uses_left_;
   int64_t live_elements_ = 0;
-  std::map<std::pair<int64_t, std::string>, Tensor> appended_;
+  std::map<std::pair<int64_t, std::string>, Tensor> appended_, encoded_;
 };
 
 }  // namespace

@@ -2,8 +2,9 @@
 // runtime implement. It shares no code with them, so that agreement says something; it is used by
 // tests and by `quire verify` only.
 //
-// Letters are bound by the arguments' extents: T, S and R by whichever argument has them, and C, if
-// no argument has it, by the tokens in the KV state plus the rows appended.
+// Letters are bound by the arguments' extents: T, S and R by whichever argument has them; C, if no
+// argument has it, by the tokens in the KV state plus the rows appended; S, if no argument has it,
+// by the tokens that an encoder left.
 //
 // Memory: a value lives until its last use, a weight is asked for at its first use.
 // Errors: INVALID_ARGUMENT on an invalid function, a missing or misshapen argument or weight, an id
@@ -42,6 +43,9 @@ struct Inputs {
   // Read by kv_append and, if the whole function succeeds, advanced by the rows that it appended.
   // nullptr: an empty state that is dropped afterwards.
   KvState* kv = nullptr;
+  // What an encoder left for the decoder: read by kv_read, replaced by kv_append with cache=cross
+  // if the whole function succeeds. nullptr: nothing, so that kv_read fails.
+  KvState* cross = nullptr;
   // Letters that no argument binds.
   Bindings bindings;
   // Limit on the elements of all values alive at one time.

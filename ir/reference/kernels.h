@@ -1,6 +1,6 @@
-// One function for each op of ir/ops.def, except arg, weight and kv_append, which the interpreter
-// itself answers. Each reads plainly as the table's `meaning` column, on a verified op whose
-// operands have the shapes that its rule demands.
+// One function for each op of ir/ops.def, except arg, weight, kv_append and kv_read, which the
+// interpreter itself answers. Each reads plainly as the table's `meaning` column, on a verified op
+// whose operands have the shapes that its rule demands.
 #ifndef QUIRE_IR_REFERENCE_KERNELS_H_
 #define QUIRE_IR_REFERENCE_KERNELS_H_
 
@@ -59,6 +59,7 @@ absl::Status ExpandHeads(const Call& call);
 // Attention: attention.cc.
 absl::Status CausalMask(const Call& call);
 absl::Status Alibi(const Call& call);
+absl::Status RelativeBias(const Call& call);
 absl::Status Softmax(const Call& call);
 absl::Status Attention(const Call& call);
 

@@ -50,7 +50,49 @@ absl::Status ReadIds(const json& object, absl::string_view file, plan::Generatio
   const ConfigReader reader(object, file);
   QUIRE_RETURN_IF_ERROR(ReadId(reader, "bos_token_id", &generation->bos_id));
   QUIRE_RETURN_IF_ERROR(ReadId(reader, "pad_token_id", &generation->pad_id));
+  QUIRE_RETURN_IF_ERROR(ReadId(reader, "decoder_start_token_id", &generation->decoder_start_id));
+  QUIRE_RETURN_IF_ERROR(ReadId(reader, "forced_bos_token_id", &generation->forced_bos_id));
+  QUIRE_RETURN_IF_ERROR(ReadId(reader, "forced_eos_token_id", &generation->forced_eos_id));
   return ReadEosIds(reader, object, &generation->eos_ids);
+}
+
+// early_stopping is a boolean or "never".
+absl::Status ReadEarlyStopping(const ConfigReader& reader, const json& object,
+                               plan::GenerationT* generation) {
+  const auto value = object.find("early_stopping");
+  if (value == object.end() || value->is_null()) return absl::OkStatus();
+  if (value->is_boolean()) {
+    generation->early_stopping = value->get<bool>() ? "true" : "false";
+  } else if (*value == "never") {
+    generation->early_stopping = "never";
+  } else {
+    return reader.Refuse("early_stopping", "is not known", "true, false, \"never\"");
+  }
+  return absl::OkStatus();
+}
+
+// Lengths and beams, which matter to encoder-decoders; the others' files do not have them.
+absl::Status ReadSearch(const json& object, absl::string_view file, plan::GenerationT* generation) {
+  const ConfigReader reader(object, file);
+  const auto read = [&](absl::string_view key, int64_t low, int32_t* value) -> absl::Status {
+    QUIRE_ASSIGN_OR_RETURN(const int64_t number, reader.GetIntOr(key, *value));
+    if (number < low || number > kMaxId) {
+      return reader.Refuse(key, "is out of range", absl::StrCat(low, " .. ", kMaxId));
+    }
+    *value = static_cast<int32_t>(number);
+    return absl::OkStatus();
+  };
+  QUIRE_RETURN_IF_ERROR(read("max_length", 0, &generation->max_length));
+  QUIRE_RETURN_IF_ERROR(read("min_length", 0, &generation->min_length));
+  QUIRE_RETURN_IF_ERROR(read("num_beams", 1, &generation->num_beams));
+  QUIRE_RETURN_IF_ERROR(read("no_repeat_ngram_size", 0, &generation->no_repeat_ngram));
+  QUIRE_ASSIGN_OR_RETURN(const double penalty,
+                         reader.GetFloatOr("length_penalty", generation->length_penalty));
+  if (!(penalty >= -100 && penalty <= 100)) {
+    return reader.Refuse("length_penalty", "is out of range", "-100 .. 100");
+  }
+  generation->length_penalty = static_cast<float>(penalty);
+  return ReadEarlyStopping(reader, object, generation);
 }
 
 absl::Status ReadSampling(const json& object, absl::string_view file,
@@ -113,6 +155,15 @@ absl::StatusOr<std::unique_ptr<plan::GenerationT>> ImportGeneration(const Checkp
   // generation_config.json wins over config.json, as in transformers.
   QUIRE_RETURN_IF_ERROR(ReadIds(checkpoint.config(), "config.json", generation.get()));
   const json& config = checkpoint.generation_config();
+  const json& model = checkpoint.config();
+  const auto has_encoder = model.find("is_encoder_decoder");
+  if (has_encoder != model.end() && *has_encoder == true) {
+    // Files of before generation_config.json have it all in config.json.
+    const bool is_own = config.is_object();
+    QUIRE_RETURN_IF_ERROR(ReadSearch(is_own ? config : model,
+                                     is_own ? "generation_config.json" : "config.json",
+                                     generation.get()));
+  }
   if (config.is_object()) {
     QUIRE_RETURN_IF_ERROR(ReadIds(config, "generation_config.json", generation.get()));
     QUIRE_RETURN_IF_ERROR(ReadSampling(config, "generation_config.json", generation.get()));

@@ -28,12 +28,12 @@ int64_t BlocksOf(const LinearSpec& spec) { return spec.k / 32; }
 CpuProgram::~CpuProgram() { device_.threads().Quiesce(); }
 
 absl::StatusOr<std::unique_ptr<PagePool>> CpuProgram::CreatePool(int32_t pages) {
-  return CpuPagePool::Create(pages, std::max<int64_t>(64, kv_.page_bytes));
+  return CpuPagePool::Create(pages, std::max<int64_t>(64, page_bytes()));
 }
 
 absl::Status CpuProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
   auto* pages = dynamic_cast<CpuPagePool*>(&pool);
-  if (pages == nullptr || pages->page_bytes() < kv_.page_bytes) {
+  if (pages == nullptr || pages->page_bytes() < page_bytes()) {
     return absl::InvalidArgumentError("step: pages are not of this program");
   }
   QUIRE_RETURN_IF_ERROR(CheckStep(step, limits_, pages->page_count(), logits.size()));
@@ -47,27 +47,17 @@ absl::Status CpuProgram::Prepare(const Step& step, CpuPagePool& pool, absl::Span
   const int64_t rows = static_cast<int64_t>(step.ids.size());
   const int64_t wanted = static_cast<int64_t>(step.logit_rows.size());
   QUIRE_RETURN_IF_ERROR(arena_.Reserve(Evaluate(arena_form_, rows, wanted)));
-  page_offsets_.resize(static_cast<size_t>(rows));
-  slots_.resize(static_cast<size_t>(rows));
-  for (const SequenceRows& sequence : step.sequences) {
-    for (int32_t i = 0; i < sequence.rows && !kv_.layers.empty(); ++i) {
-      const int64_t token = sequence.context_tokens - sequence.rows + i;
-      const size_t row = static_cast<size_t>(sequence.first_row + i);
-      page_offsets_[row] =
-          sequence.pages[static_cast<size_t>(token / kv_.page_tokens)] * pool.page_bytes();
-      slots_[row] = token % kv_.page_tokens;
-    }
-  }
-  row_step_ = {page_offsets_.data(), slots_.data(), kv_.page_tokens};
-  for (const auto& [kernel, work] : attention_) {
+  QUIRE_RETURN_IF_ERROR(PreparePages(step, pool));
+  for (const auto& [key, work] : attention_) {
+    const Pages& pages = PagesOf(key.second);
     QUIRE_RETURN_IF_ERROR(
-        work->Prepare(step.sequences, pool.page_bytes(), device_.threads().threads()));
+        work->Prepare(pages.sequences, pages.page_bytes, device_.threads().threads()));
   }
   int64_t quantized_bytes = 0;
   for (Launch& launch : launches_) {
     launch.rows = launch.rows_are_t ? rows : wanted;
     for (size_t i = 0; i < launch.operands.size(); ++i) {
-      launch.pointers[i] = Find(launch.operands[i], step, pool, logits);
+      launch.pointers[i] = Find(launch.operands[i], step, logits);
     }
     const auto* linear = std::get_if<LinearSpec>(&launch.kernel->spec);
     if (linear == nullptr) continue;
@@ -84,8 +74,68 @@ absl::Status CpuProgram::Prepare(const Step& step, CpuPagePool& pool, absl::Span
   return absl::OkStatus();
 }
 
-void* CpuProgram::Find(const Operand& operand, const Step& step, CpuPagePool& pool,
-                       absl::Span<float> logits) const {
+// Where each class of pages is, and where each row of the step goes in those that are appended to.
+absl::Status CpuProgram::PreparePages(const Step& step, CpuPagePool& pool) {
+  const auto rows = static_cast<int64_t>(step.ids.size());
+  Pages& own = PagesOf(own_);
+  own.data = pool.data();
+  own.page_bytes = pool.page_bytes();
+  own.sequences.assign(step.sequences.begin(), step.sequences.end());
+  PlaceRows(own, rows);
+  if (limits_.reads_encoder) {
+    auto* encoded = dynamic_cast<CpuPagePool*>(step.encoder_pool);
+    Pages& cross = PagesOf(plan::KvCache::Cross);
+    if (encoded == nullptr || encoded->page_bytes() < LayoutOf(plan::KvCache::Cross).page_bytes) {
+      return absl::InvalidArgumentError("step: encoder pages are not of this plan");
+    }
+    cross.data = encoded->data();
+    cross.page_bytes = encoded->page_bytes();
+    cross.sequences.assign(step.sequences.begin(), step.sequences.end());
+    for (SequenceRows& sequence : cross.sequences) {
+      sequence.context_tokens = sequence.encoder_tokens;
+      sequence.pages = sequence.encoder_pages;
+    }
+  }
+  const KvLayout& layout = LayoutOf(plan::KvCache::Encoder);
+  if (!limits_.is_encode || layout.page_bytes == 0) return absl::OkStatus();
+  Pages& run = PagesOf(plan::KvCache::Encoder);
+  run.page_bytes = layout.page_bytes;
+  run.sequences.assign(step.sequences.begin(), step.sequences.end());
+  const auto pages_of = [&](const SequenceRows& sequence) {
+    return static_cast<size_t>((sequence.context_tokens + layout.page_tokens - 1) /
+                               layout.page_tokens);
+  };
+  size_t count = 0;
+  for (const SequenceRows& sequence : run.sequences) count += pages_of(sequence);
+  while (run_table_.size() < count) run_table_.push_back(static_cast<int32_t>(run_table_.size()));
+  size_t first = 0;
+  for (SequenceRows& sequence : run.sequences) {
+    sequence.pages = absl::MakeConstSpan(run_table_).subspan(first, pages_of(sequence));
+    first += pages_of(sequence);
+  }
+  QUIRE_RETURN_IF_ERROR(run_pages_.Reserve(static_cast<int64_t>(count) * layout.page_bytes));
+  run.data = run_pages_.data();
+  PlaceRows(run, rows);
+  return absl::OkStatus();
+}
+
+void CpuProgram::PlaceRows(Pages& pages, int64_t rows) const {
+  pages.page_offsets.resize(static_cast<size_t>(rows));
+  pages.slots.resize(static_cast<size_t>(rows));
+  const int64_t page_tokens = LayoutOf(own_).page_tokens;
+  for (const SequenceRows& sequence : pages.sequences) {
+    for (int32_t i = 0; i < sequence.rows && limits_.reads_pages; ++i) {
+      const int64_t token = sequence.context_tokens - sequence.rows + i;
+      const size_t row = static_cast<size_t>(sequence.first_row + i);
+      pages.page_offsets[row] =
+          sequence.pages[static_cast<size_t>(token / page_tokens)] * pages.page_bytes;
+      pages.slots[row] = token % page_tokens;
+    }
+  }
+  pages.row_step = {pages.page_offsets.data(), pages.slots.data(), page_tokens};
+}
+
+void* CpuProgram::Find(const Operand& operand, const Step& step, absl::Span<float> logits) const {
   switch (operand.place) {
     case Operand::Place::kFixed:
       return const_cast<void*>(operand.fixed);
@@ -101,7 +151,7 @@ void* CpuProgram::Find(const Operand& operand, const Step& step, CpuPagePool& po
                                       static_cast<int64_t>(step.ids.size()),
                                       static_cast<int64_t>(step.logit_rows.size()));
     case Operand::Place::kLayer:
-      return pool.data() + operand.layer_offset;
+      return pages_[static_cast<size_t>(operand.cache)].data + operand.layer_offset;
   }
   return nullptr;
 }
@@ -145,17 +195,18 @@ void CpuProgram::RunChunk(int task, int chunk, int chunks, int thread) {
   Thread& state = threads_[static_cast<size_t>(thread)];
   const auto& operands = launch.pointers;
   if (launch.work != nullptr) {
-    float* y = static_cast<float*>(operands[2]);
+    float* y = static_cast<float*>(operands.back());
     if (now.part == Part::kMain) {
       const AttentionItem& item = launch.work->items()[static_cast<size_t>(chunk)];
       reinterpret_cast<AttentionEntry>(kernel.main)(static_cast<const float*>(operands[0]),
-                                                    operands[1], y, &item, state.scratch.data());
+                                                    operands[1], y, &item, state.scratch.data(),
+                                                    launch.biases);
     } else {
       const AttentionItem& item = launch.work->merges()[static_cast<size_t>(chunk)];
       reinterpret_cast<MergeEntry>(kernel.merge)(y, &item, state.scratch.data());
     }
   } else if (std::holds_alternative<RowSpec>(kernel.spec)) {
-    reinterpret_cast<RowEntry>(kernel.main)(operands.data(), &row_step_, state.scratch.data(),
+    reinterpret_cast<RowEntry>(kernel.main)(operands.data(), launch.row_step, state.scratch.data(),
                                             launch.rows * chunk / chunks,
                                             launch.rows * (chunk + 1) / chunks);
   } else if (now.part == Part::kQuantize) {

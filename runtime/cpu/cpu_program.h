@@ -5,13 +5,19 @@
 // weights is two tasks (quantise rows, multiply), attention is two (sums of splits, merge). Chunks
 // are cut by rows and strips, and for attention by queries and splits; no result depends on the
 // cut.
+//
+// Caches: a program appends to pages of the pool that it is run with (self for step, cross for
+// encode); step reads cross pages of the step's encoder pool, encode reads and writes pages of its
+// own memory that last for the run.
 #ifndef QUIRE_RUNTIME_CPU_CPU_PROGRAM_H_
 #define QUIRE_RUNTIME_CPU_CPU_PROGRAM_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,7 +44,8 @@ class CpuProgram : public Program {
   ~CpuProgram() override;
 
   absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
-  int64_t page_bytes() const override { return kv_.page_bytes; }
+  bool reads_encoder() const override { return limits_.reads_encoder; }
+  int64_t page_bytes() const override { return LayoutOf(own_).page_bytes; }
   absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
 
  private:
@@ -48,13 +55,25 @@ class CpuProgram : public Program {
     Place place = Place::kFixed;
     const void* fixed = nullptr;
     uint32_t buffer = 0;
-    int64_t layer_offset = 0;  // in page 0 of the pool
+    plan::KvCache cache = plan::KvCache::Self;
+    int64_t layer_offset = 0;  // in page 0 of the cache's pages
+  };
+  // The pages of one class, in the step at hand.
+  struct Pages {
+    uint8_t* data = nullptr;
+    int64_t page_bytes = 0;
+    std::vector<SequenceRows> sequences;  // with the block tables of this class
+    // Of each row, for appends.
+    std::vector<int64_t> page_offsets, slots;
+    RowStep row_step{};
   };
   struct Launch {
     const CpuKernel* kernel = nullptr;
     bool rows_are_t = true;
-    std::vector<Operand> operands;  // as the kernel takes them; inputs, then outputs
-    AttentionWork* work = nullptr;  // attention
+    std::vector<Operand> operands;      // as the kernel takes them; inputs, then outputs
+    AttentionWork* work = nullptr;      // attention
+    const float* biases = nullptr;      // attention with relative biases
+    const RowStep* row_step = nullptr;  // row: of the class that it appends to
     // Of the step at hand.
     std::vector<void*> pointers;
     int64_t rows = 0;
@@ -89,8 +108,9 @@ class CpuProgram : public Program {
 
   // Running (cpu_program.cc).
   absl::Status Prepare(const Step& step, CpuPagePool& pool, absl::Span<float> logits);
-  void* Find(const Operand& operand, const Step& step, CpuPagePool& pool,
-             absl::Span<float> logits) const;
+  absl::Status PreparePages(const Step& step, CpuPagePool& pool);
+  void PlaceRows(Pages& pages, int64_t rows) const;
+  void* Find(const Operand& operand, const Step& step, absl::Span<float> logits) const;
   void CutLinear(Launch& launch);
   int32_t ChunksOf(const Task& task) const;
   void RunChunk(int task, int chunk, int chunks, int thread);
@@ -98,23 +118,33 @@ class CpuProgram : public Program {
   void RunQuantize(const Launch& launch, int chunk, int chunks);
 
   CpuDevice& device_;
-  KvLayout kv_;
+  static constexpr size_t kCaches = 3;  // plan::KvCache
+  Pages& PagesOf(plan::KvCache cache) { return pages_[static_cast<size_t>(cache)]; }
+  const KvLayout& LayoutOf(plan::KvCache cache) const {
+    return layouts_[static_cast<size_t>(cache)];
+  }
+
+  plan::KvCache own_ = plan::KvCache::Self;  // the class of the pool that it is run with
+  KvLayout layouts_[kCaches];
+  Pages pages_[kCaches];
+  std::vector<plan::KvCache> cache_of_;           // of each KV layer
+  HostMemory run_pages_;                          // of the class that lasts for one run
+  std::vector<int32_t> run_table_;                // 0, 1, 2, ...
   std::map<uint32_t, const CpuKernel*> kernels_;  // by index into Target.kernels
   std::map<uint32_t, CpuWeight> weights_;         // by index into Target.weights
   HostMemory packed_;                             // what weights_ had to be packed into
   std::map<uint32_t, std::vector<float>> biases_;
+  std::map<std::pair<uint32_t, const CpuKernel*>, std::vector<float>> relative_;  // unrolled
   std::vector<Launch> launches_;
   std::vector<Task> tasks_;
-  std::map<const CpuKernel*, std::unique_ptr<AttentionWork>> attention_;
+  std::map<std::pair<const CpuKernel*, plan::KvCache>, std::unique_ptr<AttentionWork>> attention_;
   std::vector<plan::Linear> buffers_;  // offsets into the arena
   plan::Linear arena_form_;
-  uint32_t result_ = 0;  // the buffer that holds the logits
+  std::optional<uint32_t> result_;  // the buffer that holds the logits
   StepLimits limits_;
 
   HostMemory arena_, quantized_;  // quantized_: rows of one linear, by all threads
   std::vector<Thread> threads_;
-  std::vector<int64_t> page_offsets_, slots_;  // of each row, in the pool
-  RowStep row_step_{};
   uint64_t steps_ = 0;
   std::unique_ptr<TaskLine> line_;
 };

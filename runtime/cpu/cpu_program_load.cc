@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/cpu/relative_bias.h"
 #include "ir/status.h"
 #include "runtime/cpu/cpu_program.h"
 
@@ -55,11 +56,16 @@ absl::StatusOr<std::unique_ptr<CpuProgram>> CpuProgram::Load(CpuDevice& device,
     return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
   }
   std::unique_ptr<CpuProgram> loaded(new CpuProgram(device));
-  QUIRE_ASSIGN_OR_RETURN(loaded->kv_, KvLayout::Create(target));
+  for (size_t i = 0; i < kCaches; ++i) {
+    QUIRE_ASSIGN_OR_RETURN(loaded->layouts_[i],
+                           KvLayout::Create(target, static_cast<plan::KvCache>(i)));
+  }
+  for (const auto& layer : target.kv_layers) loaded->cache_of_.push_back(layer->cache);
+  if (program->name == "encode") loaded->own_ = plan::KvCache::Cross;
   for (const auto& buffer : program->buffers) loaded->buffers_.push_back(*buffer->offset);
   loaded->arena_form_ = *program->arena;
   QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
-  loaded->result_ = program->results[0].index();
+  if (!program->results.empty()) loaded->result_ = program->results[0].index();
   QUIRE_RETURN_IF_ERROR(loaded->LoadKernels(target, *program));
   QUIRE_RETURN_IF_ERROR(loaded->LoadWeights(target, *program, weights));
   for (const auto& launch : program->launches) {
@@ -96,7 +102,14 @@ absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::Pr
       if (launch->inputs[i].kind() != plan::OperandKind::Weight) continue;
       const uint32_t index = launch->inputs[i].index();
       const plan::WeightSlotT& slot = *target.weights[index];
-      if (linear != nullptr && i == 2) {
+      const CpuKernel* kernel = kernels_.at(launch->kernel);
+      if (const auto* attention = std::get_if<AttentionSpec>(&kernel->spec)) {
+        QUIRE_ASSIGN_OR_RETURN(const std::vector<float> table, LoadBias(slot, source));
+        if (static_cast<int64_t>(table.size()) < attention->buckets * attention->hq) {
+          return Bad(*launch, "its table of biases is too small");
+        }
+        relative_[{index, kernel}] = UnrollBiases(*attention, table);
+      } else if (linear != nullptr && i == 2) {
         QUIRE_ASSIGN_OR_RETURN(biases_[index], LoadBias(slot, source));
       } else if (weights_.try_emplace(index).second) {
         QUIRE_ASSIGN_OR_RETURN(const int64_t room, PackedRoom(slot));
@@ -144,7 +157,8 @@ absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operan
       return bound;
     case plan::OperandKind::KvLayer:
       bound.place = Operand::Place::kLayer;
-      bound.layer_offset = kv_.layers[operand.index()].offset;
+      bound.cache = cache_of_[operand.index()];
+      bound.layer_offset = LayoutOf(bound.cache).layers[operand.index()].offset;
       return bound;
     case plan::OperandKind::None:
       break;
@@ -164,6 +178,12 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
           {Operand::Place::kFixed, biases_.at(launch.inputs[i].index()).data()});
       continue;
     }
+    const bool is_table = launch.inputs[i].kind() == plan::OperandKind::Weight &&
+                          std::holds_alternative<AttentionSpec>(bound.kernel->spec);
+    if (is_table) {
+      bound.biases = relative_.at({launch.inputs[i].index(), bound.kernel}).data();
+      continue;
+    }
     QUIRE_ASSIGN_OR_RETURN(Operand operand, Bind(launch.inputs[i], program));
     bound.operands.push_back(operand);
   }
@@ -180,9 +200,14 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
     if (bound.kernel->quantize != nullptr) tasks_.push_back({index, Part::kQuantize});
     tasks_.push_back({index, Part::kMain});
   } else if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
-    if (inputs != 2 || launch.outputs.size() != 1) return Bad(launch, "wrong operands");
-    if (attention->page_tokens != kv_.page_tokens) return Bad(launch, "another page size");
-    std::unique_ptr<AttentionWork>& work = attention_[bound.kernel];
+    const bool has_table = bound.biases != nullptr;
+    if (inputs != 2 || launch.outputs.size() != 1 || has_table != (attention->buckets > 0)) {
+      return Bad(launch, "wrong operands");
+    }
+    if (attention->page_tokens != LayoutOf(own_).page_tokens) {
+      return Bad(launch, "another page size");
+    }
+    std::unique_ptr<AttentionWork>& work = attention_[{bound.kernel, bound.operands[1].cache}];
     if (work == nullptr) work = std::make_unique<AttentionWork>(*attention);
     bound.work = work.get();
     tasks_.push_back({index, Part::kMain});
@@ -201,13 +226,18 @@ absl::Status CpuProgram::BindRows(const plan::LaunchT& launch, size_t inputs, La
   const RowOperands& rows = bound.kernel->rows;
   const size_t appends = rows.append_is_v.size();
   if (appends > inputs) return Bad(launch, "wrong operands");
+  plan::KvCache cache = own_;
   for (size_t i = 0; i < appends; ++i) {
     const plan::Operand& layer = launch.inputs[inputs - appends + i];
     if (layer.kind() != plan::OperandKind::KvLayer) return Bad(launch, "wrong operands");
+    Operand& operand = bound.operands[inputs - appends + i];
+    if (i > 0 && operand.cache != cache) return Bad(launch, "appends to pages of two classes");
+    cache = operand.cache;
     if (rows.append_is_v[i]) {
-      bound.operands[inputs - appends + i].layer_offset = kv_.layers[layer.index()].v_offset;
+      operand.layer_offset = LayoutOf(cache).layers[layer.index()].v_offset;
     }
   }
+  bound.row_step = &PagesOf(cache).row_step;
   for (int argument : rows.takes) {
     if (bound.operands[static_cast<size_t>(argument)].place != Operand::Place::kLogitRows) {
       return Bad(launch, "takes rows by other numbers than those of the rows with logits");

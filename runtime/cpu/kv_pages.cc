@@ -1,5 +1,6 @@
 #include "runtime/cpu/kv_pages.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -9,13 +10,18 @@
 
 namespace quire {
 
-absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target) {
+absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target, plan::KvCache cache) {
   KvLayout layout;
   if (target.page_tokens <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("page_tokens=", target.page_tokens));
   }
   layout.page_tokens = target.page_tokens;
+  const bool share_place = cache == plan::KvCache::Encoder;
   for (const auto& layer : target.kv_layers) {
+    if (layer->cache != cache) {
+      layout.layers.emplace_back();
+      continue;
+    }
     const std::optional<DType> dtype = ParseDType(layer->dtype);
     if (!dtype.has_value() || !IsFloat(*dtype)) {
       return absl::InvalidArgumentError(absl::StrCat("layer ", layer->layer, ": keys of ",
@@ -26,13 +32,13 @@ absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target) {
     const int64_t v_extents[] = {bytes, layout.page_tokens, layer->heads, layer->v_dim};
     QUIRE_ASSIGN_OR_RETURN(const int64_t k, Product(absl::MakeConstSpan(k_extents)));
     QUIRE_ASSIGN_OR_RETURN(const int64_t v, Product(absl::MakeConstSpan(v_extents)));
-    layout.layers.push_back({layout.page_bytes, layout.page_bytes + k});
+    const int64_t begin = share_place ? 0 : layout.page_bytes;
     int64_t end;
-    if (__builtin_add_overflow(layout.page_bytes + 63, k, &end) ||
-        __builtin_add_overflow(end, v, &end)) {
+    if (__builtin_add_overflow(begin + 63, k, &end) || __builtin_add_overflow(end, v, &end)) {
       return absl::InvalidArgumentError("a page of the KV cache is too large");
     }
-    layout.page_bytes = end / 64 * 64;
+    layout.layers.push_back({begin, begin + k});
+    layout.page_bytes = std::max(layout.page_bytes, end / 64 * 64);
   }
   return layout;
 }

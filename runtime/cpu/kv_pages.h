@@ -1,7 +1,9 @@
 // KV pages of the CPU.
 //
-// Bytes of a page: its layers one after another, each from a multiple of 64; a layer is
-// K [Hkv, D, page_tokens], then V [Hkv, page_tokens, Dv] (codegen/cpu/abi.h).
+// Bytes of a page: the layers of its class one after another, each from a multiple of 64; a layer
+// is K [Hkv, D, page_tokens], then V [Hkv, page_tokens, Dv] (codegen/cpu/abi.h). Of the class that
+// lasts for one run of an encoder, all layers have the same place: launches run in order, and a
+// layer is read before the next is written.
 #ifndef QUIRE_RUNTIME_CPU_KV_PAGES_H_
 #define QUIRE_RUNTIME_CPU_KV_PAGES_H_
 
@@ -21,11 +23,11 @@ struct KvLayout {
     int64_t offset = 0;    // of K in a page
     int64_t v_offset = 0;  // of V in a page
   };
-  std::vector<Layer> layers;  // as Target.kv_layers
+  std::vector<Layer> layers;  // as Target.kv_layers; those of other classes have no place
   int64_t page_tokens = 1;
-  int64_t page_bytes = 0;
+  int64_t page_bytes = 0;  // 0: no layer is of this class
 
-  static absl::StatusOr<KvLayout> Create(const plan::TargetT& target);
+  static absl::StatusOr<KvLayout> Create(const plan::TargetT& target, plan::KvCache cache);
 };
 
 class CpuPagePool : public PagePool {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/substitute.h"
 #include "codegen/cpu/abi.h"
+#include "codegen/cpu/relative_bias.h"
 #include "ir/reference/interpreter.h"
 #include "ir/text.h"
 #include "tests/codegen/kernel_testing.h"
@@ -21,11 +22,13 @@ struct Case {
   bool causal = true;
   int64_t window = 0;
   double cap = 0, alibi = 0;
+  int64_t buckets = 0, distance = 0;  // of relative biases
 
   AttentionSpec spec() const {
     AttentionSpec s{hq, hkv, d, dv, *ParseDType(kv), page, causal, window};
     s.scale = 1 / std::sqrt(static_cast<double>(d));
     s.cap = cap, s.alibi_max = alibi;
+    s.buckets = buckets, s.max_distance = distance, s.both_directions = buckets > 0 && !causal;
     return s;
   }
 };
@@ -52,7 +55,8 @@ class Layer {
         dtype(*ParseDType(c.kv)),
         q(RandomFloats(static_cast<size_t>(c.rows * c.hq * c.d), 1, 1.5f)),
         k(RandomFloats(static_cast<size_t>(c.context * c.hkv * c.d), 2)),
-        v(RandomFloats(static_cast<size_t>(c.context * c.hkv * c.dv), 3)) {
+        v(RandomFloats(static_cast<size_t>(c.context * c.hkv * c.dv), 3)),
+        table(RandomFloats(static_cast<size_t>(c.buckets * c.hq), 4)) {
     for (float& x : k) x = Rounded(dtype, x);
     for (float& x : v) x = Rounded(dtype, x);
   }
@@ -113,6 +117,8 @@ class Layer {
     std::vector<int64_t> edges = cut.queries;
     edges.insert(edges.begin(), 0);
     edges.push_back(queries);
+    std::vector<float> biases;
+    if (c.buckets > 0) biases = UnrollBiases(spec, table);
     const auto main = reinterpret_cast<AttentionEntry>((*kernel)->main);
     float* const step_y = y.data() - kBefore * c.hq * c.dv;
     for (int64_t head = 0; head < c.hkv; ++head) {
@@ -129,7 +135,7 @@ class Layer {
                            (c.context + kSplitTokens - 1) / kSplitTokens,
                            nullptr};
         if (!cut.by_split) {
-          main(step_q.data(), pool.data(), step_y, &item, scratch.data());
+          main(step_q.data(), pool.data(), step_y, &item, scratch.data(), biases.data());
           continue;
         }
         const int64_t splits = item.split_end;
@@ -138,7 +144,7 @@ class Layer {
         for (int64_t split = splits; split-- > 0;) {
           item.split_begin = split, item.split_end = split + 1;
           item.partial = partial.data() + split * floats;
-          main(step_q.data(), pool.data(), step_y, &item, scratch.data());
+          main(step_q.data(), pool.data(), step_y, &item, scratch.data(), biases.data());
         }
         EXPECT_TRUE(partial.GuardsHold());
         item.split_begin = 0, item.split_end = splits, item.partial = partial.data();
@@ -153,12 +159,17 @@ class Layer {
   std::vector<double> Reference() const {
     std::string attrs = absl::StrCat("scale=", c.spec().scale);
     const auto module = Parse(absl::Substitute(
-        "func @f(%q: f32[T,$0,$1], %k: f32[C,$2,$1], %v: f32[C,$2,$3]) {\n"
-        "  %a = attention %q, %k, %v {mask=$4, $5scale=$6, cap=$7, alibi_max=$8} : f32[T,$0,$3]\n"
+        "func @f(%q: f32[T,$0,$1], %k: f32[C,$2,$1], %v: f32[C,$2,$3]$9) {\n"
+        "  %a = attention %q, %k, %v$4, $5scale=$6, cap=$7, alibi_max=$8} : f32[T,$0,$3]\n"
         "  return %a\n}\n",
-        c.hq, c.d, c.hkv, c.dv, c.causal ? "causal" : "none",
-        c.window == 0 ? "" : absl::StrCat("window=", c.window, ", "), c.spec().scale, c.cap,
-        c.alibi));
+        c.hq, c.d, c.hkv, c.dv,
+        absl::StrCat(c.buckets > 0 ? ", %t" : "", " {mask=", c.causal ? "causal" : "none"),
+        absl::StrCat(c.window == 0 ? "" : absl::StrCat("window=", c.window, ", "),
+                     c.buckets == 0 ? ""
+                                    : absl::StrCat("max_distance=", c.distance,
+                                                   ", direction=", c.causal ? "back, " : "both, ")),
+        c.spec().scale, c.cap, c.alibi,
+        c.buckets == 0 ? "" : absl::StrCat(", %t: f32[", c.buckets, ",", c.hq, "]")));
     EXPECT_TRUE(module.ok()) << module.status();
     if (!module.ok()) return {};
     const auto tensor = [](const std::vector<float>& x, std::vector<int64_t> extents) {
@@ -168,6 +179,7 @@ class Layer {
     inputs.args = {{"q", tensor(q, {c.rows, c.hq, c.d})},
                    {"k", tensor(k, {c.context, c.hkv, c.d})},
                    {"v", tensor(v, {c.context, c.hkv, c.dv})}};
+    if (c.buckets > 0) inputs.args["t"] = tensor(table, {c.buckets, c.hq});
     const auto results = reference::Interpret(*module->funcs[0], inputs);
     EXPECT_TRUE(results.ok()) << results.status();
     return results.ok() ? (*results)[0].values : std::vector<double>();
@@ -175,7 +187,7 @@ class Layer {
 
   const Case c;
   const DType dtype;
-  std::vector<float> q, k, v;
+  std::vector<float> q, k, v, table;
   std::vector<uint8_t> pool;
   std::vector<int32_t> pages;
   int64_t page_bytes = 0;
@@ -205,7 +217,8 @@ void ExpectMatchesReference(const Case& c) {
   constexpr double kEpsilon = 0x1p-24;
   // A score's error moves its weight by as much, relatively; positions add the rounding of a bias
   // as large as the context. Then weights are summed, and outputs over the context.
-  const double bias = c.alibi == 0 ? 0 : static_cast<double>(c.context) * 0.71;
+  double bias = c.alibi == 0 ? 0 : static_cast<double>(c.context) * 0.71;
+  for (float x : layer.table) bias = std::max(bias, std::fabs(static_cast<double>(x)));
   const double score_error =
       kEpsilon * (static_cast<double>(c.d + 4) * largest_qk + 2 * bias + 8 * c.cap);
   const double tolerance =
@@ -247,11 +260,51 @@ TEST(AttentionTest, MasksBiasesAndCaps) {
   ExpectMatchesReference({5, 300, 4, 2, 32, 32, "f16", 7, false, 0, 0, 8});
 }
 
+TEST(AttentionTest, RelativeBiases) {
+  for (int64_t context : {1, 40, 700}) {
+    const int64_t rows = std::min<int64_t>(context, 9);
+    ExpectMatchesReference({rows, context, 4, 4, 16, 16, "f32", 16, true, 0, 0, 0, 32, 128});
+    ExpectMatchesReference({context, context, 4, 2, 16, 16, "f32", 16, false, 0, 0, 0, 32, 128});
+    ExpectMatchesReference({rows, context, 2, 2, 16, 16, "f16", 3, true, 0, 5, 0, 6, 20});
+  }
+}
+
+// By hand, of T5's 32 buckets up to 128: half of them for each direction.
+TEST(AttentionTest, BucketsOfDistances) {
+  AttentionSpec spec;
+  spec.buckets = 32, spec.max_distance = 128;
+  const auto expect = [&](bool both, int64_t distance, int64_t bucket) {
+    spec.both_directions = both;
+    EXPECT_EQ(BucketOfDistance(spec, distance), bucket) << both << " " << distance;
+  };
+  for (const auto& [distance, bucket] : std::vector<std::pair<int64_t, int64_t>>{{0, 0},
+                                                                                 {-1, 1},
+                                                                                 {-7, 7},
+                                                                                 {-8, 8},
+                                                                                 {-11, 8},
+                                                                                 {-12, 9},
+                                                                                 {-16, 10},
+                                                                                 {-127, 15},
+                                                                                 {-128, 15},
+                                                                                 {-9000, 15},
+                                                                                 {1, 17},
+                                                                                 {8, 24},
+                                                                                 {64, 30},
+                                                                                 {5000, 31}}) {
+    expect(true, distance, bucket);
+  }
+  for (const auto& [distance, bucket] : std::vector<std::pair<int64_t, int64_t>>{
+           {5, 0}, {0, 0}, {-15, 15}, {-16, 16}, {-19, 17}, {-127, 31}, {-100000, 31}}) {
+    expect(false, distance, bucket);
+  }
+}
+
 std::vector<Case> BitCases() {
   return {{7, 600, 6, 2, 64, 64},
           {19, 530, 9, 3, 24, 40, "bf16"},
           {6, 700, 8, 1, 16, 16, "f32", 16, true, 300, 20, 8},
-          {11, 300, 2, 2, 80, 80, "f16", 16, false}};
+          {11, 300, 2, 2, 80, 80, "f16", 16, false},
+          {9, 400, 4, 4, 16, 16, "f32", 16, true, 0, 0, 0, 32, 128}};
 }
 
 TEST(AttentionTest, BitsDependOnNoPageSize) {

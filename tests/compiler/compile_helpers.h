@@ -68,8 +68,7 @@ inline absl::StatusOr<plan::TargetT> Lower(absl::string_view text, TensorTable* 
   QUIRE_ASSIGN_OR_RETURN(Rewritten rewritten, Rewrite(text, "fuse", target));
   TensorTable own = TensorsOf(rewritten.module);
   if (tensors == nullptr) tensors = &own;
-  QUIRE_ASSIGN_OR_RETURN(plan::TargetT lowered,
-                         SelectKernels(*rewritten.module.funcs[0], *tensors, target));
+  QUIRE_ASSIGN_OR_RETURN(plan::TargetT lowered, SelectKernels(rewritten.module, *tensors, target));
   QUIRE_RETURN_IF_ERROR(PlaceBuffers(*lowered.programs[0]));
   return lowered;
 }

@@ -50,9 +50,8 @@ Module Llama(const Geometry& g) {
     Op* q = rope(heads("q", n, g.heads));
     Op* k = rope(heads("k", n, g.kv_heads));
     Op* v = heads("v", n, g.kv_heads);
-    Op* a = CausalAttention(
-        b, prefix, q, k, v,
-        {.heads = g.heads, .kv_heads = g.kv_heads, .head_dim = size, .scale = 0.125});
+    Op* a = Attend(b, prefix, q, k, v,
+                   {.heads = g.heads, .kv_heads = g.kv_heads, .head_dim = size, .scale = 0.125});
     x = b.Add(x, project(named("o"), a, g.width));
     n = b.RmsNorm(x, weight(named("mlp_norm"), {g.width}), 1e-5);
     Op* gate = b.Unary(OpKind::kSilu, project(named("gate"), n, g.ffn));
@@ -164,21 +163,21 @@ INSTANTIATE_TEST_SUITE_P(
                   "func @main(%ids: i32[T], %pos: i32[T]) {\n"
                   "  %w = weight {name=\"w\"} : f32[4,8]\n"
                   "  %y = embed %w, %ids : f32[T,8]\n  return %y\n}\n",
-                  "the module is not a decoder's definition\n  allowed: one function @step("},
+                  "the module is not a model's definition\n  allowed: one function @step("},
         Signature{"OneArgument",
                   "func @step(%ids: i32[T]) {\n  %w = weight {name=\"w\"} : f32[4,8]\n"
                   "  %y = embed %w, %ids : f32[T,8]\n  return %y\n}\n",
-                  "the module is not a decoder's definition"},
+                  "the module is not a model's definition"},
         Signature{"OtherArgumentName",
                   "func @step(%tokens: i32[T], %pos: i32[T]) {\n"
                   "  %w = weight {name=\"w\"} : f32[4,8]\n"
                   "  %y = embed %w, %tokens : f32[T,8]\n  return %y\n}\n",
-                  "the module is not a decoder's definition"},
+                  "the module is not a model's definition"},
         Signature{"FloatIds",
                   "func @step(%ids: f32[T], %pos: i32[T]) {\n"
                   "  %w = weight {name=\"w\"} : f32[4,8]\n"
                   "  %y = embed %w, %pos : f32[T,8]\n  return %y\n}\n",
-                  "the module is not a decoder's definition"},
+                  "the module is not a model's definition"},
         Signature{"HalfLogits",
                   "func @step(%ids: i32[T], %pos: i32[T]) {\n"
                   "  %w = weight {name=\"w\"} : f32[4,8]\n"
@@ -239,8 +238,7 @@ TEST(SelectKernelsTest, AnUnfusedFunctionIsAMistakeOfTheCaller) {
   const Module module = *Parse(
       "func @f(%x: i32[T]) {\n  %w = weight {name=\"w\"} : f32[4,8]\n"
       "  %y = embed %w, %x : f32[T,8]\n  return %y\n}\n");
-  const absl::Status status =
-      SelectKernels(*module.funcs[0], testing::TensorsOf(module), Target{}).status();
+  const absl::Status status = SelectKernels(module, testing::TensorsOf(module), Target{}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(status.message(), "%y: embed: has no group");
 }

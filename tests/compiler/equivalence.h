@@ -38,6 +38,29 @@ inline reference::Inputs TokenInputs(int64_t vocabulary, int64_t begin, int64_t 
   return inputs;
 }
 
+// What the encoder reads, for a definition that has one.
+inline constexpr int64_t kSourceTokens = 7;
+inline reference::Inputs SourceInputs(int64_t vocabulary) {
+  reference::Inputs inputs;
+  inputs.args = {{"ids", RandomIds("source", kSourceTokens, vocabulary)},
+                 {"pos", Positions(0, kSourceTokens)}};
+  inputs.weights = RandomWeights();
+  return inputs;
+}
+
+inline bool HasEncoder(const Func& definition) { return definition.args().size() == 4; }
+
+// All inputs of a definition.
+inline reference::Inputs WholeInputs(const Func& definition, int64_t vocabulary, int64_t tokens) {
+  reference::Inputs inputs = TokenInputs(vocabulary, 0, tokens);
+  if (HasEncoder(definition)) {
+    reference::Inputs source = SourceInputs(vocabulary);
+    inputs.args["source"] = source.args["ids"];
+    inputs.args["source_pos"] = source.args["pos"];
+  }
+  return inputs;
+}
+
 inline reference::Tensor RowsOf(const Chunk& chunk) {
   reference::Tensor rows = Positions(0, static_cast<int64_t>(chunk.second.size()));
   for (size_t r = 0; r < chunk.second.size(); ++r) {
@@ -52,7 +75,7 @@ template <typename Step>
 void ExpectStepsEqualTheWhole(const Func& definition, int64_t vocabulary, const Step& step) {
   int64_t tokens = 0;
   for (const Chunk& chunk : RaggedChunks()) tokens += chunk.first;
-  auto whole = reference::Interpret(definition, TokenInputs(vocabulary, 0, tokens));
+  auto whole = reference::Interpret(definition, WholeInputs(definition, vocabulary, tokens));
   ASSERT_TRUE(whole.ok()) << whole.status();
   int64_t begin = 0;
   for (const Chunk& chunk : RaggedChunks()) {
@@ -76,17 +99,26 @@ void ExpectStepsEqualTheWhole(const Func& definition, int64_t vocabulary, const 
   }
 }
 
-// The lowered IR, interpreted over a cache.
-inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Func& lowered,
+// The lowered IR, @step and perhaps @encode, interpreted over caches.
+inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Module& lowered,
                                             int64_t vocabulary) {
-  reference::KvState kv;
+  reference::KvState kv, cross;
+  const Func* encode = lowered.Find("encode");
+  ASSERT_EQ(encode != nullptr, HasEncoder(definition));
+  if (encode != nullptr) {
+    reference::Inputs inputs = SourceInputs(vocabulary);
+    inputs.cross = &cross;
+    const auto encoded = reference::Interpret(*encode, inputs);
+    ASSERT_TRUE(encoded.ok()) << encoded.status();
+  }
   ExpectStepsEqualTheWhole(
       definition, vocabulary,
       [&](int64_t begin, const Chunk& chunk) -> absl::StatusOr<reference::Tensor> {
         reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
         inputs.args["rows"] = RowsOf(chunk);
         inputs.kv = &kv;
-        QUIRE_ASSIGN_OR_RETURN(auto results, reference::Interpret(lowered, inputs));
+        if (encode != nullptr) inputs.cross = &cross;
+        QUIRE_ASSIGN_OR_RETURN(auto results, reference::Interpret(*lowered.Find("step"), inputs));
         return results[0];
       });
 }
@@ -95,6 +127,10 @@ inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Func& 
 inline void ExpectPlanEqualsDefinition(const Func& definition, const plan::TargetT& target,
                                        const TensorTable& tensors, int64_t vocabulary) {
   PlanExecutor executor(target, tensors, RandomWeights());
+  if (HasEncoder(definition)) {
+    reference::Inputs source = SourceInputs(vocabulary);
+    ASSERT_EQ(executor.Encode({source.args["ids"], source.args["pos"]}), absl::OkStatus());
+  }
   ExpectStepsEqualTheWhole(definition, vocabulary, [&](int64_t begin, const Chunk& chunk) {
     reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
     return executor.Step({inputs.args["ids"], inputs.args["pos"], RowsOf(chunk)});
@@ -106,6 +142,10 @@ inline absl::StatusOr<std::vector<double>> LogitsOfPlan(const plan::TargetT& tar
                                                         const TensorTable& tensors,
                                                         int64_t vocabulary, Storing storing) {
   PlanExecutor executor(target, tensors, RandomWeights(), storing);
+  if (target.programs.size() > 1) {
+    reference::Inputs source = SourceInputs(vocabulary);
+    QUIRE_RETURN_IF_ERROR(executor.Encode({source.args["ids"], source.args["pos"]}));
+  }
   std::vector<double> logits;
   int64_t begin = 0;
   for (const Chunk& chunk : RaggedChunks()) {

@@ -65,7 +65,7 @@ class FamiliesTest : public ::testing::TestWithParam<std::string> {
     }
     plan::ModelT model;
     model.vocabulary = static_cast<int32_t>(vocab_);
-    model.max_positions = 64;
+    model.max_positions = model.max_source = 64;
     EXPECT_TRUE(CheckKernels(target, model).ok()) << CheckKernels(target, model);
   }
 
@@ -76,7 +76,7 @@ class FamiliesTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(FamiliesTest, LoweredIrOverTheCacheEqualsTheDefinition) {
-  testing::ExpectLoweredIrEqualsDefinition(*module_.funcs[0], *compiled_.lowered.funcs[0], vocab_);
+  testing::ExpectLoweredIrEqualsDefinition(*module_.funcs[0], compiled_.lowered, vocab_);
 }
 
 TEST_P(FamiliesTest, PlanEqualsTheDefinition) {

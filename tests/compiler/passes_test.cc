@@ -57,6 +57,59 @@ TEST(MergeProjectionsTest, SaysWhyItDeclines) {
                                "element types\n"));
 }
 
+TEST(SplitCrossQkvTest, SaysWhatItSavesAndWhyItDeclines) {
+  EXPECT_THAT(NotesOf("split_cross_qkv.qir", "split-cross-qkv"),
+              HasSubstr("split-cross-qkv %px: multiply-adds for each row: 12288 => 4096\n"
+                        "split-cross-qkv %pm: multiply-adds for each row: 12288 => 8192\n"));
+  EXPECT_EQ(NotesOf("split_cross_qkv_declines.qir", "split-cross-qkv"),
+            R"(split-cross-qkv %px: declined: %ws is computed
+split-cross-qkv %pm: declined: %ws is computed
+split-cross-qkv %px: declined: it is returned
+split-cross-qkv %pm: declined: it is returned
+split-cross-qkv %px: declined: %hx: reshape reads it, which is no slice of its columns
+split-cross-qkv %pm: declined: %hm: reshape reads it, which is no slice of its columns
+split-cross-qkv %px: declined: its first and its last column are read
+split-cross-qkv %pm: declined: its first and its last column are read
+)");
+}
+
+// What split-phases says of a function of decoder rows x and encoder rows m.
+std::string SplitNotes(absl::string_view ops, absl::string_view result) {
+  absl::StatusOr<testing::Rewritten> rewritten =
+      testing::Rewrite(absl::StrCat("func @step(%x: f32[T,2,8], %m: f32[S,2,8]) {\n", ops,
+                                    "  return ", result, "\n}"),
+                       "split-phases");
+  return rewritten.ok() ? rewritten->notes() : std::string(rewritten.status().message());
+}
+
+TEST(SplitPhasesTest, SaysWhatItSavesAndWhyItDeclines) {
+  EXPECT_THAT(NotesOf("split_phases.qir", "split-phases"),
+              HasSubstr("%l0.a: layer 0 keeps 128 bytes for each encoder token; multiply-adds for "
+                        "each of them in a step: 4096 => 0\n"));
+  EXPECT_THAT(
+      NotesOf("split_phases_declines.qir", "split-phases"),
+      HasSubstr("declined: %a: attention: reads %k, encoder rows, other than as K or V"));
+  constexpr absl::string_view kAttend = "  %a = attention %x, %m, %m {scale=1} : f32[T,2,8]\n";
+  EXPECT_THAT(SplitNotes("  %y = silu %x : f32[T,2,8]\n", "%y"),
+              HasSubstr("declined: nothing reads the encoder's output"));
+  EXPECT_THAT(SplitNotes(absl::StrCat(kAttend, "  %y = silu %m : f32[S,2,8]\n"), "%a, %y"),
+              HasSubstr("declined: %y: silu: depends on encoder inputs alone"));
+  EXPECT_THAT(SplitNotes("  %a = attention %m, %x, %x {scale=1} : f32[S,2,8]\n", "%a"),
+              HasSubstr("declined: %a: attention: reads %m, encoder rows, other than as K or V"));
+  EXPECT_THAT(SplitNotes("  %t = transpose %m {perm=[1,0,2]} : f32[2,S,8]\n"
+                         "  %n = transpose %t {perm=[1,0,2]} : f32[S,2,8]\n"
+                         "  %a = attention %x, %n, %n {scale=1} : f32[T,2,8]\n",
+                         "%a"),
+              HasSubstr("declined: %t: transpose: mixes rows"));
+  EXPECT_THAT(SplitNotes(absl::StrCat("  %k = kv_read {layer=0, slot=k} : f16[S,2,8]\n", kAttend),
+                         "%a, %k"),
+              HasSubstr("declined: %k: kv_read: reads what an encoder left before"));
+  EXPECT_THAT(NotesOf("cache_kv.qir", "split-phases"),
+              HasSubstr("declined: there are several functions"));
+  EXPECT_THAT(NotesOf("cache_kv_refuses.qir", "split-phases"),
+              HasSubstr("declined: there are no encoder inputs"));
+}
+
 TEST(NarrowOutputsTest, SaysWhatItSaves) {
   const std::string notes = NotesOf("narrow_outputs.qir", "narrow-outputs");
   EXPECT_THAT(notes, HasSubstr("%y: multiply-adds for each row without logits: 4096 => 0\n"));

@@ -166,7 +166,8 @@ TEST(PassListTest, KnowsEveryPass) {
     absl::StrAppend(&list, list.empty() ? "" : ",", pass.name);
   EXPECT_EQ(
       list,
-      "recognise-attention,remove-kv-expansion,merge-projections,cache-kv,narrow-outputs,fuse");
+      "recognise-attention,remove-kv-expansion,split-cross-qkv,merge-projections,split-phases,"
+      "cache-kv,narrow-outputs,fuse");
   absl::StatusOr<std::vector<const PassDef*>> passes = ParsePassList(list);
   ASSERT_TRUE(passes.ok());
   EXPECT_EQ(*passes, DefaultPasses());

@@ -47,27 +47,48 @@ class PlanExecutor {
   // One step over rows that follow those of earlier steps. The arguments are the program's, in
   // order: ids [T], pos [T], rows [R]. Returns logits [R,V].
   absl::StatusOr<Tensor> Step(std::vector<Tensor> arguments) {
-    const plan::ProgramT& program = *target_.programs[0];
+    r_ = arguments[2].extent(0);
+    QUIRE_RETURN_IF_ERROR(Run(*target_.programs[0], std::move(arguments)));
+    context_ += t_;
+    return ReadBuffer(program_->results[0].index());
+  }
+
+  // The program `encode` over a whole input: ids [S], pos [S].
+  absl::Status Encode(std::vector<Tensor> arguments) {
+    r_ = 0;
+    source_ = arguments[0].extent(0);
+    return Run(*target_.programs[1], std::move(arguments));
+  }
+
+ private:
+  absl::Status Run(const plan::ProgramT& program, std::vector<Tensor> arguments) {
+    program_ = &program;
     arguments_ = std::move(arguments);
     t_ = arguments_[0].extent(0);
-    r_ = arguments_[2].extent(0);
     arena_.assign(static_cast<size_t>(At(*program.arena) / kUnitBytes),
                   std::numeric_limits<double>::quiet_NaN());
     for (const auto& launch : program.launches) {
       QUIRE_RETURN_IF_ERROR(WithPrefix(Launch(*launch), launch->name));
     }
-    context_ += t_;
-    return ReadBuffer(program.results[0].index());
+    return absl::OkStatus();
   }
 
- private:
+  // Tokens before this step's in the cache that a layer is of.
+  int64_t Before(uint32_t layer) const {
+    return target_.kv_layers[layer]->cache == plan::KvCache::Self ? context_ : 0;
+  }
+  // And with this step's.
+  int64_t Context(uint32_t layer) const {
+    return target_.kv_layers[layer]->cache == plan::KvCache::Self ? context_ + t_ : source_;
+  }
+
   int64_t At(const plan::Linear& x) const { return x.constant() + x.t() * t_ + x.r() * r_; }
 
   static constexpr int64_t kUnitBytes = 2;  // that one number of the arena stands for
 
   // An element fills all its units; one that was overwritten in part is NaN.
   Tensor ReadBuffer(uint32_t index) const {
-    const plan::ValueT& value = *target_.programs[0]->buffers[index];
+    const plan::ValueT& value = *program_->buffers[index];
     Tensor tensor;
     for (const std::string& extent : value.extents) {
       tensor.extents.push_back(extent == "T" ? t_ : extent == "R" ? r_ : std::stoll(extent));
@@ -83,7 +104,7 @@ class PlanExecutor {
   }
 
   void WriteBuffer(uint32_t index, Tensor tensor) {
-    const plan::ValueT& value = *target_.programs[0]->buffers[index];
+    const plan::ValueT& value = *program_->buffers[index];
     const DType dtype = *ParseDType(value.dtype);
     Store(dtype, absl::MakeSpan(tensor.values));
     const int64_t units = InfoOf(dtype).block_bytes / kUnitBytes;
@@ -264,17 +285,23 @@ class PlanExecutor {
     values["q"].extents = {t_, spec.hq, spec.d};
     values["k"] = cache_[{layer, "k"}];
     values["v"] = cache_[{layer, "v"}];
-    if (values["k"].extents != std::vector<int64_t>{context_ + t_, spec.hkv, spec.d} ||
-        values["v"].extents != std::vector<int64_t>{context_ + t_, spec.hkv, spec.dv}) {
+    if (values["k"].extents != std::vector<int64_t>{Context(layer), spec.hkv, spec.d} ||
+        values["v"].extents != std::vector<int64_t>{Context(layer), spec.hkv, spec.dv}) {
       return absl::InternalError("the cache is not what the spec says");
     }
+    std::string distances;
+    if (spec.buckets > 0) {
+      QUIRE_ASSIGN_OR_RETURN(values["table"], Read(launch.inputs[2]));
+      distances = absl::StrCat(", max_distance=", spec.max_distance,
+                               ", direction=", spec.both_directions ? "both" : "back");
+    }
     QUIRE_ASSIGN_OR_RETURN(
-        Tensor y,
-        Compute({"q", "k", "v"}, values,
-                absl::StrCat("attention %q, %k, %v {mask=", spec.causal ? "causal" : "none",
-                             ", window=", spec.window, ", scale=", Number(spec.scale), ", cap=",
-                             Number(spec.cap), ", alibi_max=", Number(spec.alibi_max), "}"),
-                {t_, spec.hq, spec.dv}));
+        Tensor y, Compute({"q", "k", "v", "table"}, values,
+                          absl::StrCat("attention %q, %k, %v", Mention(values, "table"), " {mask=",
+                                       spec.causal ? "causal" : "none", ", window=", spec.window,
+                                       ", scale=", Number(spec.scale), ", cap=", Number(spec.cap),
+                                       ", alibi_max=", Number(spec.alibi_max), distances, "}"),
+                          {t_, spec.hq, spec.dv}));
     WriteBuffer(launch.outputs[0].index(), std::move(y));
     return absl::OkStatus();
   }
@@ -284,7 +311,6 @@ class PlanExecutor {
     const Func& func = *module.funcs[0];
     reference::Inputs inputs;
     reference::KvState kv;
-    kv.tokens = context_;
     inputs.kv = &kv;
     const size_t args = func.args().size();
     for (size_t i = 0; i < args; ++i) {
@@ -301,7 +327,8 @@ class PlanExecutor {
       const std::string slot = op->Text(AttrKind::kSlot);
       const uint32_t layer = launch.inputs[operand].index();
       appended.push_back({{op->Int(AttrKind::kLayer), slot}, layer});
-      if (context_ > 0) kv.rows[appended.back().first] = cache_[{layer, slot}];
+      kv.tokens = Before(layer);
+      if (kv.tokens > 0) kv.rows[appended.back().first] = cache_[{layer, slot}];
     }
     if (args + appended.size() != launch.inputs.size()) {
       return absl::InternalError("number of inputs");
@@ -332,9 +359,10 @@ class PlanExecutor {
   const reference::WeightFn weights_;
   const Storing storing_;
   std::mt19937_64 random_{1};
+  const plan::ProgramT* program_ = nullptr;  // the one that runs
   std::vector<Tensor> arguments_;
   std::vector<double> arena_;  // one for each kUnitBytes
-  int64_t t_ = 0, r_ = 0, context_ = 0;
+  int64_t t_ = 0, r_ = 0, context_ = 0, source_ = 0;
   std::map<std::pair<uint32_t, std::string>, Tensor> cache_;  // by KV layer and slot
 };
 

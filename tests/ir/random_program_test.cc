@@ -132,14 +132,23 @@ TEST(RandomOpsTest, TheInterpreterSurvivesThem) {
     Bindings bindings = {{'T', 3}, {'C', 5}, {'S', 2}, {'R', 2}};
     Inputs inputs = RandomInputs(*func, seed, bindings);
     inputs.max_live_elements = 1 << 20;
+    KvState cross;  // of what RandomOps has kv_read declare
+    cross.tokens = 2;
+    for (int64_t layer = 0; layer <= 8; ++layer) {
+      for (const char* slot : {"k", "v"}) cross.rows[{layer, slot}] = *Tensor::Zeros({2, 2, 8});
+    }
+    inputs.cross = &cross;
     const auto results = Interpret(*func, inputs);
     evaluated += results.ok() ? 1 : 0;
     if (results.ok()) continue;
-    // An id outside a table, a context that does not follow, more than the limit: no other reason.
+    // An id outside a table, a context that does not follow, no encoder before, more than the
+    // limit: no other reason.
     const std::string message(results.status().message());
     EXPECT_TRUE(absl::StrContains(message, "of a table of") ||
                 absl::StrContains(message, "tokens precede") ||
                 absl::StrContains(message, "is appended to twice") ||
+                absl::StrContains(message, "but an encoder has") ||
+                absl::StrContains(message, "no encoder left") ||
                 results.status().code() == absl::StatusCode::kResourceExhausted)
         << results.status() << "\n"
         << Print(*func);

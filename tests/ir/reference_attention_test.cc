@@ -120,5 +120,26 @@ TEST(ReferenceAttentionTest, ARowBeforeTheContextSeesNothing) {
            "{scale=1, mask=causal}", "f32[2,1,1]", {0, 9});
 }
 
+// Four buckets up to a distance of 4: 0, 1, 2 and more; in both directions two for each.
+TEST(RelativeBiasTest, AddsTheBucketOfTheDistance) {
+  const std::vector<Operand> operands = {{"f32[1,2,3]", {0, 0, 0, 1, 1, 1}},
+                                         {"f32[4,1]", {10, 20, 30, 40}}};
+  // Queries stand at positions 1 and 2.
+  ExpectOp("relative_bias", operands, "{max_distance=4, direction=back}", "f32[1,2,3]",
+           {20, 10, 10, 31, 21, 11});
+  ExpectOp("relative_bias", operands, "{max_distance=4, direction=both}", "f32[1,2,3]",
+           {20, 10, 40, 21, 21, 11});
+}
+
+TEST(RelativeBiasTest, AttentionAddsItToo) {
+  // One head; values tell which key was seen, and a bias of 1000 leaves no other.
+  ExpectOp("attention",
+           {{"f32[1,1,1]", {0}},
+            {"f32[3,1,1]", {1, 1, 1}},
+            {"f32[3,1,1]", {5, 6, 7}},
+            {"f32[4,1]", {0, 1000, 0, 0}}},
+           "{mask=causal, scale=1, max_distance=4, direction=back}", "f32[1,1,1]", {6});
+}
+
 }  // namespace
 }  // namespace quire::testing

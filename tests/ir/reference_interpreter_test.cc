@@ -188,6 +188,37 @@ TEST(InterpreterTest, KvAppendWithoutAStateSeesTheseRowsOnly) {
   EXPECT_THAT((*results)[1].values, ElementsAre(1, 2));
 }
 
+TEST(InterpreterTest, AnEncoderLeavesWhatADecoderReads) {
+  KvState cross;
+  Inputs inputs;
+  inputs.cross = &cross;
+  inputs.args["x"] = {{3, 1, 1}, {1 + 0x1p-11, 2, 3}};
+  const auto encoded = Evaluate(R"(func @encode(%x: f32[T,1,1]) {
+  %o = kv_append %x {layer=0, slot=k, cache=encoder} : f32[C,1,1]
+  %y = add %o, %o : f32[C,1,1]
+  %k = kv_append %x {layer=0, slot=k, cache=cross} : f16[C,1,1]
+  return %k, %y
+})",
+                                inputs);
+  ASSERT_TRUE(encoded.ok()) << encoded.status();
+  EXPECT_THAT((*encoded)[1].values, ElementsAre(2 + 0x1p-10, 4, 6));
+  EXPECT_EQ(cross.tokens, 3);
+  constexpr absl::string_view kDecode = R"(func @step(%x: f32[T,1,1]) {
+  %k = kv_read {layer=0, slot=k} : f16[S,1,1]
+  %a = attention %x, %k, %k {scale=1} : f32[T,1,1]
+  return %k, %a
+})";
+  inputs.args["x"] = {{1, 1, 1}, {0}};
+  const auto decoded = Evaluate(kDecode, inputs);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT((*decoded)[0].values, ElementsAre(1, 2, 3));
+  EXPECT_THAT((*decoded)[1].values, ElementsAre(2));
+  inputs.cross = nullptr;
+  inputs.bindings['S'] = 3;
+  EXPECT_THAT(std::string(Evaluate(kDecode, inputs).status().message()),
+              HasSubstr("no encoder left k of layer 0"));
+}
+
 TEST(InterpreterTest, AFailedRunLeavesTheStateAlone) {
   KvState state;
   Inputs inputs;

@@ -25,6 +25,7 @@ struct Loaded {
   std::shared_ptr<const PlanFile> plan;
   std::unique_ptr<Device> device;
   std::unique_ptr<Program> program;
+  std::unique_ptr<Program> encoder;  // of an encoder-decoder
   int32_t page_tokens = 0;
 };
 
@@ -62,23 +63,68 @@ absl::StatusOr<Loaded> Load(const std::string& fixture, int page_tokens, int thr
   loaded.page_tokens = target->page_tokens;
   QUIRE_ASSIGN_OR_RETURN(loaded.program,
                          loaded.device->Load(*target, "step", *OpenWeights(loaded.plan)));
+  if (target->programs.size() > 1) {
+    QUIRE_ASSIGN_OR_RETURN(loaded.encoder,
+                           loaded.device->Load(*target, "encode", *OpenWeights(loaded.plan)));
+  }
   return loaded;
 }
 
+// Block tables of sequences with so many tokens, dealt from the end of the pool, so that a wrong
+// page shows.
+std::vector<std::vector<int32_t>> Tables(const std::vector<int32_t>& tokens, int32_t page_tokens,
+                                         int32_t* pages) {
+  std::vector<std::vector<int32_t>> tables;
+  *pages = 0;
+  for (const int32_t count : tokens) {
+    tables.emplace_back(static_cast<size_t>((count + page_tokens - 1) / page_tokens));
+    *pages += static_cast<int32_t>(tables.back().size());
+  }
+  int32_t next = *pages;
+  for (auto& table : tables) {
+    for (int32_t& page : table) page = --next;
+  }
+  return tables;
+}
+
+// What the encoder leaves for `copies` sequences: the last has the fixture's source, the others its
+// beginnings, so that lengths differ.
+struct Encoded {
+  std::unique_ptr<PagePool> pool;
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<int32_t>> tables;
+};
+
+absl::StatusOr<Encoded> Encode(const Loaded& loaded, const Fixture& fixture, int copies) {
+  Encoded encoded;
+  if (loaded.encoder == nullptr) return encoded;
+  const auto whole = static_cast<int32_t>(fixture.source.size());
+  for (int i = copies - 1; i >= 0; --i) encoded.tokens.push_back(whole - 6 * i);
+  int32_t pages = 0;
+  encoded.tables = Tables(encoded.tokens, loaded.page_tokens, &pages);
+  QUIRE_ASSIGN_OR_RETURN(encoded.pool, loaded.encoder->CreatePool(pages));
+  std::vector<int32_t> ids, positions;
+  std::vector<SequenceRows> sequences;
+  for (size_t i = 0; i < encoded.tables.size(); ++i) {
+    const int32_t count = encoded.tokens[i];
+    sequences.push_back({static_cast<int32_t>(ids.size()), count, count, encoded.tables[i]});
+    ids.insert(ids.end(), fixture.source.begin(), fixture.source.begin() + count);
+    for (int32_t position = 0; position < count; ++position) positions.push_back(position);
+  }
+  QUIRE_RETURN_IF_ERROR(loaded.encoder->Run({ids, positions, {}, sequences}, *encoded.pool, {}));
+  return encoded;
+}
+
 // Runs the fixture's ids as `copies` sequences side by side, cut into the given chunks, and returns
-// the logits of every row of the last copy. Pages are dealt from the end of the pool, so that a
-// wrong page shows.
+// the logits of every row of the last copy.
 absl::StatusOr<std::vector<float>> RunIds(const Loaded& loaded, const Fixture& fixture,
                                           const std::vector<int32_t>& chunks, int copies) {
-  const auto total = static_cast<int32_t>(fixture.ids.size());
-  const int32_t pages = (total + loaded.page_tokens - 1) / loaded.page_tokens;
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool,
-                         loaded.program->CreatePool(pages * copies));
-  std::vector<std::vector<int32_t>> tables(static_cast<size_t>(copies));
-  int32_t next_page = pages * copies;
-  for (auto& table : tables) {
-    for (int32_t i = 0; i < pages; ++i) table.push_back(--next_page);
-  }
+  const std::vector<int32_t> totals(static_cast<size_t>(copies),
+                                    static_cast<int32_t>(fixture.ids.size()));
+  int32_t pages = 0;
+  const std::vector<std::vector<int32_t>> tables = Tables(totals, loaded.page_tokens, &pages);
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool, loaded.program->CreatePool(pages));
+  QUIRE_ASSIGN_OR_RETURN(const Encoded encoded, Encode(loaded, fixture, copies));
   const auto vocabulary = static_cast<size_t>(fixture.vocab_size);
   std::vector<float> logits(fixture.ids.size() * vocabulary);
   int32_t done = 0;
@@ -87,6 +133,10 @@ absl::StatusOr<std::vector<float>> RunIds(const Loaded& loaded, const Fixture& f
     std::vector<SequenceRows> sequences;
     for (const auto& table : tables) {
       sequences.push_back({static_cast<int32_t>(ids.size()), rows, done + rows, table});
+      if (encoded.pool != nullptr) {
+        sequences.back().encoder_tokens = encoded.tokens[sequences.size() - 1];
+        sequences.back().encoder_pages = encoded.tables[sequences.size() - 1];
+      }
       for (int32_t i = done; i < done + rows; ++i) {
         ids.push_back(fixture.ids[static_cast<size_t>(i)]);
         positions.push_back(i);
@@ -94,7 +144,7 @@ absl::StatusOr<std::vector<float>> RunIds(const Loaded& loaded, const Fixture& f
     }
     std::iota(logit_rows.begin(), logit_rows.end(), sequences.back().first_row);
     QUIRE_RETURN_IF_ERROR(loaded.program->Run(
-        {ids, positions, logit_rows, sequences}, *pool,
+        {ids, positions, logit_rows, sequences, encoded.pool.get()}, *pool,
         absl::MakeSpan(logits).subspan(static_cast<size_t>(done) * vocabulary,
                                        static_cast<size_t>(rows) * vocabulary)));
     done += rows;
@@ -180,6 +230,47 @@ TEST_P(CpuParityTest, SameBitsHoweverTheWorkIsCut) {
       }
     }
   }
+}
+
+TEST(CpuStepTest, RefusesToDecodeWithoutEncoderOutput) {
+  const absl::StatusOr<Loaded> loaded = Load("bart", 16, 1);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->program->reads_encoder());
+  const absl::StatusOr<Fixture> fixture = testing::ReadFixture("bart");
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  const absl::StatusOr<Encoded> encoded = Encode(*loaded, *fixture, 1);
+  ASSERT_TRUE(encoded.ok()) << encoded.status();
+  const absl::StatusOr<std::unique_ptr<PagePool>> pool = loaded->program->CreatePool(1);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  std::vector<float> logits(static_cast<size_t>(fixture->vocab_size));
+  const std::vector<int32_t> ids = {1}, rows = {0}, pages = {0}, beyond = {7, 8};
+  const auto run = [&](SequenceRows sequence, PagePool* encoder_pool) {
+    const std::vector<SequenceRows> sequences = {sequence};
+    return loaded->program
+        ->Run({ids, rows, rows, sequences, encoder_pool}, **pool, absl::MakeSpan(logits))
+        .code();
+  };
+  const SequenceRows without = {0, 1, 1, pages};
+  SequenceRows with = without;
+  with.encoder_tokens = encoded->tokens[0];
+  with.encoder_pages = encoded->tables[0];
+  EXPECT_EQ(run(with, encoded->pool.get()), absl::StatusCode::kOk);
+  EXPECT_EQ(run(without, encoded->pool.get()), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(run(with, nullptr), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(run(with, pool->get()), absl::StatusCode::kInvalidArgument);
+  with.encoder_pages = beyond;
+  EXPECT_EQ(run(with, encoded->pool.get()), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CpuStepTest, AnEncoderSeesAnInputAsAWhole) {
+  const absl::StatusOr<Loaded> loaded = Load("bart", 16, 1);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const absl::StatusOr<std::unique_ptr<PagePool>> pool = loaded->encoder->CreatePool(1);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const std::vector<int32_t> ids = {1}, positions = {1}, pages = {0};
+  const std::vector<SequenceRows> part = {{0, 1, 2, pages}};
+  EXPECT_EQ(loaded->encoder->Run({ids, positions, {}, part}, **pool, {}).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CpuStepTest, RefusesPositionsBeyondTheirTable) {

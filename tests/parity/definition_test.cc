@@ -59,6 +59,14 @@ class DefinitionTest : public ::testing::TestWithParam<std::string> {
     reference::Tensor pos = ids;
     std::iota(pos.values.begin(), pos.values.end(), 0);
     inputs.args = {{"ids", ids}, {"pos", pos}};
+    if (!fixture_.source.empty()) {
+      const reference::Tensor source{{static_cast<int64_t>(fixture_.source.size())},
+                                     {fixture_.source.begin(), fixture_.source.end()}};
+      reference::Tensor source_pos = source;
+      std::iota(source_pos.values.begin(), source_pos.values.end(), 0);
+      inputs.args["source"] = source;
+      inputs.args["source_pos"] = source_pos;
+    }
     QUIRE_ASSIGN_OR_RETURN(const std::vector<reference::Tensor> results,
                            reference::Interpret(step(), inputs));
     const std::vector<double>& logits = results.front().values;

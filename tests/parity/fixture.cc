@@ -64,6 +64,22 @@ absl::StatusOr<Fixture> ReadFixture(absl::string_view name) {
   Append(file, *ids, fixture.ids);
   Append(file, *prefill, fixture.logits);
   Append(file, *decode, fixture.logits);
+  if (const TensorInfo* source = Named(index, "source")) {
+    const TensorInfo* beams = Named(index, "beams");
+    const TensorInfo* scores = Named(index, "scores");
+    if (beams == nullptr || scores == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": a source without beams"));
+    }
+    Append(file, *source, fixture.source);
+    Append(file, *scores, fixture.scores);
+    std::vector<int32_t> rows;
+    Append(file, *beams, rows);
+    const auto length = static_cast<size_t>(beams->extents[1]);
+    for (size_t begin = 0; begin < rows.size(); begin += length) {
+      auto& row = fixture.beams.emplace_back();
+      for (size_t i = begin; i < begin + length && rows[i] >= 0; ++i) row.push_back(rows[i]);
+    }
+  }
   fixture.prompt_tokens = prefill->extents[0];
   fixture.vocab_size = prefill->extents[1];
   return fixture;

@@ -14,7 +14,11 @@
 namespace quire::testing {
 
 struct Fixture {
-  std::vector<int32_t> ids;  // the prompt, then one for each decode step
+  std::vector<int32_t> ids;     // the prompt, then one for each decode step
+  std::vector<int32_t> source;  // of an encoder-decoder; otherwise empty
+  // Of an encoder-decoder: best sequences of beam searches, with their scores (make_fixtures.py).
+  std::vector<std::vector<int32_t>> beams;
+  std::vector<float> scores;
   int64_t prompt_tokens = 0;
   int64_t vocab_size = 0;
   std::vector<float> logits;  // [ids, V]: the prompt's rows, then one of each step

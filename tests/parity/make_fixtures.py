@@ -8,12 +8,16 @@ expected.safetensors:
     ids      i32[T + 32]     random tokens: a prompt of T, then 32 that are fed one at a time
     prefill  f32[T, V]       logits of every row of the prompt
     decode   f32[32, V]      logits of each of the 32 steps, with transformers' own cache
+    source   i32[S]          of an encoder-decoder: random tokens that its encoder reads
+    beams    i32[N, L]       and what beam search with four beams gives for that source, padded with -1,
+    scores   f32[N]          with the scores
 
 Logits are computed in f32 with eager attention from the stored weights, whatever type those are stored in. Every tensor
 is drawn from a generator seeded by its name, norms and biases too, so that no two rows are equal and a swapped pair
 shows. Needs torch, transformers (written with 5.24) and safetensors.
 """
 
+import functools
 import pathlib
 import shutil
 import sys
@@ -26,6 +30,15 @@ from safetensors.torch import save_file
 ROOT = pathlib.Path(__file__).parent / "fixtures"
 PROMPT_TOKENS = 12
 STEPS = 32
+SOURCE_TOKENS = 21
+# tests/parity/encoder_decoder_test.cc has the same searches.
+BEAM_LENGTH = 20
+BEAM_SETTINGS = [
+    dict(max_length=20),
+    dict(max_length=20, early_stopping=True, length_penalty=2.0),
+    dict(max_length=20, early_stopping="never", length_penalty=0.5, no_repeat_ngram_size=2),
+    dict(max_length=12, min_length=8, forced_bos_token_id=5, repetition_penalty=1.3),
+]
 
 TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
 LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -38,6 +51,17 @@ BLOOM = dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=6, **TOKENS)
 GEMMA3 = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2,
               num_key_value_heads=1, max_position_embeddings=128, sliding_window=8,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"], **TOKENS)
+
+
+# An encoder-decoder's own generation settings are made to matter; eos comes often enough to end some beams.
+BART = dict(vocab_size=96, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=40, max_position_embeddings=64,
+            decoder_start_token_id=2, forced_eos_token_id=2, **TOKENS)
+
+# Eight buckets up to 24 tokens: sources and targets are long enough to fill the last.
+T5 = dict(vocab_size=96, d_model=32, d_kv=8, d_ff=48, num_layers=3, num_decoder_layers=2, num_heads=4,
+          relative_attention_num_buckets=8, relative_attention_max_distance=24, layer_norm_epsilon=0.01,
+          decoder_start_token_id=0, **TOKENS)
 
 
 def llama_rope(**parameters):
@@ -79,6 +103,12 @@ FIXTURES = {
     "gpt_bigcode_mqa": ("GPTBigCode", dict(**GPT2), "bfloat16"),
     "gpt_bigcode_mha": ("GPTBigCode", dict(**GPT2, multi_query=False), "bfloat16"),
     "bloom": ("Bloom", dict(**BLOOM), "float16"),
+    "bart": ("Bart", dict(**BART, scale_embedding=True), "float32"),
+    "bart_untied": ("Bart", dict(**BART, activation_function="gelu_new", tie_word_embeddings=False), "float16"),
+    "mbart": ("MBart", dict(**BART, scale_embedding=True, activation_function="relu"), "bfloat16"),
+    "t5": ("T5", dict(**T5), "float32"),
+    "t5_gated": ("T5", dict(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), "bfloat16"),
+    "mt5": ("MT5", dict(**T5, feed_forward_proj="gated-silu"), "float16"),
     "bloom_post_norm": ("Bloom", dict(**BLOOM, apply_residual_connection_post_layernorm=True), "bfloat16"),
 }
 
@@ -97,34 +127,60 @@ def write(name):
     folder = ROOT / name
     shutil.rmtree(folder, ignore_errors=True)
     config = getattr(tr, family + "Config")(**arguments)
-    model = tr.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    auto = tr.AutoModelForSeq2SeqLM if config.is_encoder_decoder else tr.AutoModelForCausalLM
+    model = auto.from_config(config, attn_implementation="eager")
     randomise(model, family.startswith("Gemma"))
     model.to(getattr(torch, storage)).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
-    model = tr.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     write_expected(name, model)
+
+
+def decode_over(model, source, ids, **arguments):
+    return model(input_ids=source, decoder_input_ids=ids, **arguments)
+
+
+def beam_search(model, source):
+    """The best four sequences of several searches, each a row that starts with its settings' number."""
+    rows, scores = [], []
+    for settings in BEAM_SETTINGS:
+        output = model.generate(source, attention_mask=torch.ones_like(source), num_beams=4, num_return_sequences=4,
+                                do_sample=False, return_dict_in_generate=True, output_scores=True, **settings)
+        for row in output.sequences.tolist():
+            # Padding stands behind the end; the first token may be the same as the end.
+            end = next((i + 1 for i, id in enumerate(row) if i > 0 and id == TOKENS["eos_token_id"]), len(row))
+            rows.append(row[:end] + [-1] * (BEAM_LENGTH - end))
+        scores += output.sequences_scores.tolist()
+    return dict(beams=torch.tensor(rows, dtype=torch.int32), scores=torch.tensor(scores))
 
 
 def write_expected(name, model):
     """Runs `model` and writes expected.safetensors into the fixture's folder."""
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     ids = torch.randint(model.config.vocab_size, (1, PROMPT_TOKENS + STEPS), generator=generator)
+    expected = {}
+    if model.config.is_encoder_decoder:
+        source = torch.randint(model.config.vocab_size, (1, SOURCE_TOKENS), generator=generator)
+        expected = dict(source=source[0].to(torch.int32), **beam_search(model, source))
+        decoder = functools.partial(decode_over, model, source)
+    else:
+        decoder = model
     with torch.no_grad():
-        output = model(ids[:, :PROMPT_TOKENS], use_cache=True)
+        output = decoder(ids[:, :PROMPT_TOKENS], use_cache=True)
         prefill = output.logits[0]
         cache = next(value for key, value in output.items() if key in ("cache", "past_key_values"))
         decode = []
         for step in range(PROMPT_TOKENS, PROMPT_TOKENS + STEPS):
-            decode.append(model(ids[:, step:step + 1], past_key_values=cache, use_cache=True).logits[0, -1])
-        whole = model(ids).logits[0]
+            decode.append(decoder(ids[:, step:step + 1], past_key_values=cache, use_cache=True).logits[0, -1])
+        whole = decoder(ids).logits[0]
     decode = torch.stack(decode)
     # Dynamic scaling depends on the length so far, so that there the whole sequence at once is another function.
     if "dynamic" not in name:
         gap = (torch.cat([prefill, decode]) - whole).abs().max() / whole.abs().max()
         assert gap < 1e-5, f"{name}: cached and whole logits differ by {gap}"
     folder = ROOT / name
-    save_file(dict(ids=ids[0].to(torch.int32), prefill=prefill.contiguous(), decode=decode),
+    save_file(dict(ids=ids[0].to(torch.int32), prefill=prefill.contiguous(), decode=decode, **expected),
               folder / "expected.safetensors")
     size = sum(file.stat().st_size for file in folder.iterdir())
     print(f"{name}: {size} bytes, logits within {whole.abs().max():.2f}")

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-ROW = re.compile(r'^PASS\((\w+),\s*"([^"]+)"', re.M)
+ROW = re.compile(r'^(?:MODULE_)?PASS\((\w+),\s*"([^"]+)"', re.M)
 
 
 def main() -> int:

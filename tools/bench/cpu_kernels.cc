@@ -191,7 +191,7 @@ double AttentionSeconds(const CpuKernel& kernel, const Pages& pages, absl::Span<
                                                (tokens + kSplitTokens - 1) / kSplitTokens,
                                                nullptr};
                       reinterpret_cast<AttentionEntry>(kernel.main)(q.data(), pool.data(), y.data(),
-                                                                    &item, scratch.data());
+                                                                    &item, scratch.data(), nullptr);
                     }
                   }
                 }) /

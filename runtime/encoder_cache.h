@@ -1,0 +1,80 @@
+// What encoders left for every live encoder input: pages of keys and values for cross-attention.
+//
+// Sequences, beams and samples with the same encoder input, whichever request they are of, share
+// one entry. It is found by the input's ids, compared and not only hashed, and freed with the last
+// that holds it. Pages are written once, by the program `encode`; nothing appends to them.
+//
+// Units:   lengths in encoder tokens; page numbers are the pool's.
+// Invariants (Verify() checks them):
+//   (1) a page is free, or of one entry: exactly one of the two;
+//   (2) an entry of n tokens has ceil(n / page_tokens) pages, and is held at least once.
+// Errors:  RESOURCE_EXHAUSTED when pages do not suffice, and nothing has changed.
+// Owner:   owns the pages; entries are ids, freed by the last Release().
+#ifndef QUIRE_RUNTIME_ENCODER_CACHE_H_
+#define QUIRE_RUNTIME_ENCODER_CACHE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/device.h"
+
+namespace quire {
+
+class EncoderCache {
+ public:
+  // Never given twice.
+  using EntryId = int64_t;
+
+  // `pool` must outlive the cache.
+  EncoderCache(PagePool* pool, int32_t page_tokens);
+  EncoderCache(const EncoderCache&) = delete;
+  EncoderCache& operator=(const EncoderCache&) = delete;
+
+  // The entry of this input, made if there is none, held once more.
+  absl::StatusOr<EntryId> Acquire(absl::Span<const int32_t> ids);
+  // Pages that Acquire would take.
+  int32_t PagesToAcquire(absl::Span<const int32_t> ids) const;
+  // REQUIRES: a live entry, here and below.
+  void Hold(EntryId entry) { ++entries_.at(entry).refs; }
+  void Release(EntryId entry);
+
+  // Whether `encode` ran on it.
+  bool encoded(EntryId entry) const { return entries_.at(entry).encoded; }
+  void set_encoded(EntryId entry) { entries_.at(entry).encoded = true; }
+  // Valid until the entry goes.
+  absl::Span<const int32_t> ids(EntryId entry) const { return entries_.at(entry).ids; }
+  absl::Span<const int32_t> pages(EntryId entry) const { return entries_.at(entry).pages; }
+
+  PagePool& pool() const { return *pool_; }
+  int32_t page_tokens() const { return page_tokens_; }
+  int32_t total_pages() const { return pool_->page_count(); }
+  int32_t available_pages() const { return static_cast<int32_t>(free_.size()); }
+  int32_t PagesFor(int64_t tokens) const {
+    return static_cast<int32_t>((tokens + page_tokens_ - 1) / page_tokens_);
+  }
+
+  // INTERNAL naming the invariant that does not hold. For tests.
+  absl::Status Verify() const;
+
+ private:
+  struct Entry {
+    std::vector<int32_t> ids, pages;
+    int32_t refs = 0;
+    bool encoded = false;
+  };
+
+  PagePool* const pool_;
+  const int32_t page_tokens_;
+  std::vector<int32_t> free_;
+  absl::flat_hash_map<EntryId, Entry> entries_;
+  absl::flat_hash_map<std::vector<int32_t>, EntryId> by_ids_;
+  EntryId next_ = 1;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_ENCODER_CACHE_H_

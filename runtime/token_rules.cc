@@ -1,0 +1,37 @@
+#include "runtime/token_rules.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+// Tokens that would end a run of `length` tokens which stands in `ids` already.
+void ForbidRuns(absl::Span<const int32_t> ids, size_t length, std::vector<int32_t>* forbidden) {
+  if (ids.size() < length) return;
+  const auto last = ids.last(length - 1);
+  for (size_t begin = 0; begin + length <= ids.size(); ++begin) {
+    const auto run = ids.subspan(begin, length);
+    if (std::equal(last.begin(), last.end(), run.begin())) forbidden->push_back(run.back());
+  }
+  std::sort(forbidden->begin(), forbidden->end());
+  forbidden->erase(std::unique(forbidden->begin(), forbidden->end()), forbidden->end());
+}
+
+}  // namespace
+
+TokenRules RulesOf(const SamplingParams& params, const TokenHistory& history) {
+  TokenRules rules;
+  const auto length = static_cast<int32_t>(history.ids.size());
+  if (params.no_repeat_ngram > 0) {
+    ForbidRuns(history.ids, static_cast<size_t>(params.no_repeat_ngram), &rules.forbidden);
+  }
+  if (length < params.min_length) {
+    rules.forbidden.insert(rules.forbidden.end(), history.eos_ids.begin(), history.eos_ids.end());
+  }
+  if (length == 1 && history.prompt_tokens == 1) rules.forced = params.forced_bos;
+  const bool is_last = length - history.prompt_tokens == history.max_tokens - 1;
+  if (is_last && params.forced_eos >= 0) rules.forced = params.forced_eos;
+  return rules;
+}
+
+}  // namespace quire

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The demo model dates: an encoder-decoder from the command line."""
+import json
+import sys
+
+import quire_test
+from quire_test import QuireTest, RESOURCE, UNSUPPORTED, USAGE
+
+HELD_OUT_SEED = 1_000_003  # of train_dates.py; transformers gets all of these dates right
+
+
+class DatesTest(QuireTest):
+    def setUp(self):
+        super().setUp()
+        self.quire("compile", quire_test.ROOT / "models/demo/dates", "-o", "dates.qplan")
+
+    def run_json(self, *arguments):
+        return json.loads(self.quire("run", "dates.qplan", "--output=json", *arguments)[0])["results"]
+
+    def test_a_thousand_unseen_dates(self):
+        sys.path.insert(0, str(quire_test.ROOT / "models/demo"))
+        from date_grammar import draw_pairs
+        pairs = draw_pairs(HELD_OUT_SEED, 1000, held_out=True)
+        sources = [f"--source={text}" for text, _ in pairs]
+        for more in ([], ["--beams=4"]):
+            answers = [result["text"] for result in self.run_json(*sources, *more)]
+            wrong = [(pair, answer) for pair, answer in zip(pairs, answers, strict=True) if answer != pair[1]]
+            self.assertLessEqual(len(wrong), 10, wrong[:5])
+
+    def test_text_and_ids(self):
+        source = "the third of May, 1999"
+        self.assertEqual(self.quire("run", "dates.qplan", "--source", source)[0], "1999-05-03\n")
+        self.assertEqual(self.quire("run", "dates.qplan", "--source", source, "--echo")[0], source + "1999-05-03\n")
+        (self.folder / "date.txt").write_text("12 May 2015")
+        self.assertEqual(self.quire("run", "dates.qplan", "--source-file", "date.txt", "-q"), ("2015-05-12\n", ""))
+        # What generation_config.json forces: <s> first.
+        self.assertEqual(self.run_json("--source", source)[0]["ids"][0], 0)
+
+    def test_a_prompt_is_how_the_output_begins(self):
+        result = self.run_json("--source", "5 June 1980", "-p", "19")[0]
+        self.assertNotIn("1980-06", result["text"])
+
+    def test_beams_have_scores_in_order(self):
+        results = self.run_json("--source", "3/3/84", "--beams=4", "--samples=4")
+        scores = [result["score"] for result in results]
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertEqual(results[0]["text"], "1984-03-03")
+
+    def test_what_cannot_be_is_said(self):
+        def message(*arguments, code=UNSUPPORTED):
+            return self.error("run", "dates.qplan", *arguments, code=code)
+
+        self.assertIn("the source is empty", message("-p", "19"))
+        self.assertIn("the source is empty", message("--source", "", "--no-special"))
+        self.assertIn("128 positions are defined", message("--source", "May " * 200))
+        self.assertIn("several prompts beside a source", message("--source", "May", "-p", "1", "-p", "2"))
+        self.assertIn("beams", message("--source", "May 1 1999", "--beams=4", "--temperature=1"))
+        self.assertIn("no prompt", message(code=USAGE))
+        self.assertIn("--memory", message("--source", "5 June " * 8, "--memory=32KiB", code=RESOURCE))
+        self.story()
+        self.assertIn("needs a model with an encoder",
+                      self.error("run", "story.qplan", "-p", "Once", "--source", "x", code=UNSUPPORTED))
+
+    def test_dump_says_what_the_split_saves(self):
+        passes, _ = self.quire("dump", "dates.qplan", "--output=passes")
+        self.assertIn("split-phases @step: changed", passes)
+        self.assertRegex(passes, r"layer 0 keeps \d+ bytes for each encoder token; multiply-adds .* => 0")
+        ir, _ = self.quire("dump", "dates.qplan", "--output=ir", "--phase=lowered")
+        step, encode = ir.split("func @encode")
+        self.assertNotIn("[S", step.replace("kv_read", "")[:step.index("{")])
+        self.assertIn("kv_append", encode)
+        self.assertIn("launches to encode", self.quire("dump", "dates.qplan")[0])
+
+    def test_the_plan_means_its_definition(self):
+        out, _ = self.quire("verify", "dates.qplan", "--steps=4")
+        self.assertNotIn("DIFFERS", out)
+
+
+if __name__ == "__main__":
+    quire_test.main()
