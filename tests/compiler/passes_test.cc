@@ -86,9 +86,8 @@ TEST(SplitPhasesTest, SaysWhatItSavesAndWhyItDeclines) {
   EXPECT_THAT(NotesOf("split_phases.qir", "split-phases"),
               HasSubstr("%l0.a: layer 0 keeps 128 bytes for each encoder token; multiply-adds for "
                         "each of them in a step: 4096 => 0\n"));
-  EXPECT_THAT(
-      NotesOf("split_phases_declines.qir", "split-phases"),
-      HasSubstr("declined: %a: attention: reads %k, encoder rows, other than as K or V"));
+  EXPECT_THAT(NotesOf("split_phases_declines.qir", "split-phases"),
+              HasSubstr("declined: %a: attention: reads %k, encoder rows, other than as K or V"));
   constexpr absl::string_view kAttend = "  %a = attention %x, %m, %m {scale=1} : f32[T,2,8]\n";
   EXPECT_THAT(SplitNotes("  %y = silu %x : f32[T,2,8]\n", "%y"),
               HasSubstr("declined: nothing reads the encoder's output"));
