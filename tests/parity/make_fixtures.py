@@ -113,10 +113,10 @@ FIXTURES = {
 }
 
 
-def randomise(model, is_gemma):
+def randomise(model, is_gemma, deviation=0.2):
     for name, parameter in model.named_parameters():
         generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-        values = torch.randn(parameter.shape, generator=generator) * 0.2
+        values = torch.randn(parameter.shape, generator=generator) * deviation
         is_norm_weight = parameter.dim() == 1 and name.endswith("weight")
         # Gemma stores a norm's weight minus one.
         parameter.data = values + 1 if is_norm_weight and not is_gemma else values

@@ -3,8 +3,8 @@
     python tests/parity/make_gguf_fixtures.py [NAME...]
 
 Each folder holds model.gguf and expected.safetensors (see make_fixtures.py). Names come from the gguf package, and so
-do the quantised blocks: transformers computes the expected logits from the dequantised numbers, so that a quantised
-file is held to the same tolerance as any other.
+do the quantised blocks but those of K formats (k_quants.py): transformers computes the expected logits from the
+numbers that the package reads back, so that a quantised file is held to the same tolerance as any other.
 """
 
 import math
@@ -16,19 +16,29 @@ import numpy as np
 import torch
 import transformers as tr
 
+import k_quants
 import make_fixtures as base
 
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64)
-# Blocks hold 32 elements of a row.
+# Blocks hold 32 elements of a row, those of K formats 256.
 WIDE = dict(intermediate_size=64)
+WIDER = dict(hidden_size=256, intermediate_size=256, num_attention_heads=2, num_key_value_heads=1)
 
-# name: (config class, arguments, gguf architecture, storage of matrices)
+# As llama.cpp mixes them: what is most sensitive gets two bits more.
+Q4_K_M = {"attn_v": "Q6_K", "ffn_down": "Q6_K", "output.": "Q6_K", "token_embd": "Q6_K", "": "Q4_K"}
+
+# name: (config class, arguments, gguf architecture, storage of matrices: one for all, or by the start of what their
+# names have behind the layer)
 FIXTURES = {
     "gguf_llama_q8_0": ("Llama", {**base.LLAMA, **WIDE, "rope_parameters": LLAMA3, "tie_word_embeddings": True},
                         "llama", "Q8_0"),
     "gguf_mistral_q4_1": ("Mistral", {**base.LLAMA, **WIDE, "sliding_window": 8}, "llama", "Q4_1"),
     "gguf_qwen2_q5_0": ("Qwen2", {**base.QWEN2, **WIDE}, "qwen2", "Q5_0"),
+    "gguf_llama_q4_k_m": ("Llama", {**base.LLAMA, **WIDER}, "llama", Q4_K_M),
+    "gguf_qwen3_q5_k": ("Qwen3", {**base.LLAMA, **WIDER, "num_hidden_layers": 1}, "qwen3", "Q5_K"),
+    "gguf_qwen2_q6_k": ("Qwen2", {**base.QWEN2, **WIDER, "hidden_size": 256, "num_hidden_layers": 1,
+                                  "num_attention_heads": 4, "tie_word_embeddings": True}, "qwen2", "Q6_K"),
     "gguf_qwen3": ("Qwen3", dict(**base.LLAMA), "qwen3", "F16"),
     "gguf_gemma3": ("Gemma3Text", dict(**base.GEMMA3, head_dim=16, query_pre_attn_scalar=16), "gemma3", "BF16"),
     "gguf_gpt2": ("GPT2", dict(**base.GPT2), "gpt2", "F16"),
@@ -70,9 +80,22 @@ def llama3_divisors(config):
     return np.array(divisors, dtype=np.float32)
 
 
+def storage_of(storage, gguf_name, columns):
+    """The type of a matrix; as llama.cpp does, Q8_0 where a row is no multiple of the 256 columns of K formats."""
+    if isinstance(storage, dict):
+        part = gguf_name.split(".", 2)[2] if gguf_name.startswith("blk.") else gguf_name
+        storage = next(of for start, of in storage.items() if part.startswith(start))
+    is_k = storage in k_quants.QUANTIZERS
+    return gguf.GGMLQuantizationType["Q8_0" if is_k and columns % 256 else storage]
+
+
 def through(values, matrix_type):
     """The numbers that storing in `matrix_type` leaves, and the stored bytes."""
-    blocks = gguf.quantize(np.ascontiguousarray(values), matrix_type)
+    values = np.ascontiguousarray(values)
+    if matrix_type.name in k_quants.QUANTIZERS:
+        blocks = k_quants.quantize(values, matrix_type.name)
+    else:
+        blocks = gguf.quantize(values, matrix_type)
     return gguf.dequantize(blocks, matrix_type), blocks
 
 
@@ -110,12 +133,12 @@ def write(name):
     folder.mkdir(parents=True)
     config = getattr(tr, family + "Config")(**arguments)
     model = tr.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    base.randomise(model, family.startswith("Gemma"))
+    # The widths differ; what a product makes of its input should not.
+    base.randomise(model, family.startswith("Gemma"), 0.07 if config.hidden_size == WIDER["hidden_size"] else 0.2)
 
     writer = gguf.GGUFWriter(folder / "model.gguf", arch)
     write_metadata(writer, arch, config)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_hidden_layers)
-    matrix_type = gguf.GGMLQuantizationType[storage]
     for hf_name, parameter in model.named_parameters():
         values = parameter.data.numpy()
         stored = to_gguf_layout(arch, config, hf_name, values)
@@ -125,6 +148,7 @@ def write(name):
         if values.ndim == 1:
             writer.add_tensor(gguf_name, stored.astype(np.float32))
             continue
+        matrix_type = storage_of(storage, gguf_name, stored.shape[-1])
         rounded, blocks = through(stored, matrix_type)
         writer.add_tensor(gguf_name, blocks, raw_dtype=matrix_type)
         # Blocks lie within a row, so that moving whole rows and rounding commute; transposing does not.
