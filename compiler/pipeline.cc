@@ -22,7 +22,7 @@ absl::Status WriteText(const std::filesystem::path& path, absl::string_view text
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   file.close();
   if (file.good()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path.string(), ": cannot be written"));
+  return absl::InvalidArgumentError(absl::StrCat(path.string(), ": cannot write"));
 }
 
 absl::Status Dump(const Module& module, const std::string& dir, size_t number,
@@ -30,7 +30,9 @@ absl::Status Dump(const Module& module, const std::string& dir, size_t number,
   if (dir.empty()) return absl::OkStatus();
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) return absl::UnavailableError(absl::StrCat(dir, ": ", error.message()));
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat(dir, ": cannot create: ", error.message()));
+  }
   const std::string name = absl::StrFormat("%02d-%s.qir", number, std::string(stage));
   return WriteText(std::filesystem::path(dir) / name, Print(module));
 }

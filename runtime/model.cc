@@ -78,7 +78,7 @@ ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
 }
 
 absl::Status NoTokenizer() {
-  return absl::FailedPreconditionError("the plan has no tokenizer\n  fix: work with token ids");
+  return absl::InvalidArgumentError("the plan has no tokenizer\n  fix: work with token ids");
 }
 
 }  // namespace

@@ -121,6 +121,8 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   AssembledPlan assembled;
   PhaseClock clock(&assembled);
   const bool is_qir = absl::EndsWith(options.model, ".qir");
+  // Before the checkpoint, whose folder may be that of the .qir.
+  if (is_qir) QUIRE_RETURN_IF_ERROR(MappedFile::Open(options.model).status());
   const std::string checkpoint_path =
       !is_qir ? options.model
               : (options.weights_dir.empty() ? FolderOf(options.model) : options.weights_dir);

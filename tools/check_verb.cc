@@ -44,6 +44,7 @@ absl::Status FitsInMemory(const plan::PlanT& plan, std::string* text) {
 absl::Status Check(const Options& options) {
   const SessionOptions& session = options.session;
   Checklist list(options.quiet);
+  QUIRE_RETURN_IF_ERROR(CheckIsNoModel(session.plan));
   absl::StatusOr<PlanFile> file = OpenPlan(session.plan);
   if (!list.Ask("plan", file.status(), file.ok() ? file->plan().producer : "")) {
     return list.first_no();

@@ -43,6 +43,25 @@ std::string DefaultOut(absl::string_view model) {
   return absl::StrCat(name, ".qplan");
 }
 
+// What is wrong with the flags beside each other; "" if nothing.
+std::string WrongUsage(const Options& options) {
+  const AssembleOptions& assemble = options.assemble;
+  const bool is_qir = absl::EndsWith(assemble.model, ".qir");
+  if (assemble.model.empty()) return "no model\n  allowed: a directory, .gguf, .qir or .qplan";
+  if (options.has_passes) {
+    const absl::Status passes = ParsePassList(options.passes).status();
+    if (!passes.ok()) return absl::StrCat("--", passes.message());
+  }
+  if (!is_qir && !options.emit.empty()) {
+    return absl::StrCat("--emit=ir reads a .qir, not ", assemble.model,
+                        "\n  fix: quire dump PLAN --output=ir has the definition of a plan");
+  }
+  if (!is_qir && (!assemble.weights_dir.empty() || !assemble.weights_map.empty())) {
+    return absl::StrCat("--weights-dir and --weights-map are for a .qir, not ", assemble.model);
+  }
+  return "";
+}
+
 absl::Status RunOpt(const Options& options) {
   QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(options.assemble.model));
   OptModeOptions opt;
@@ -180,6 +199,8 @@ VerbMain AddCompileVerb(CLI::App* app) {
   return [options, passes, target] {
     options->has_passes = passes->count() > 0;
     options->has_target = target->count() > 0;
+    const std::string wrong = WrongUsage(*options);
+    if (!wrong.empty()) return FailUsage(absl::StrCat("quire compile: ", wrong));
     const absl::Status status = Compile(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
   };

@@ -8,6 +8,7 @@
 #include "tools/cli.h"
 #include "tools/dump.h"
 #include "tools/reference_tables.h"
+#include "tools/session.h"
 
 namespace quire {
 namespace {
@@ -30,7 +31,11 @@ struct Options {
 };
 
 absl::Status DumpPlan(const Options& options) {
+  QUIRE_RETURN_IF_ERROR(CheckIsNoModel(options.plan));
   QUIRE_ASSIGN_OR_RETURN(PlanFile file, OpenPlan(options.plan));
+  if (!options.dump.target.empty()) {
+    QUIRE_RETURN_IF_ERROR(file.Target(options.dump.target).status());
+  }
   for (const Output& output : kOutputs) {
     if (options.output != output.name) continue;
     QUIRE_ASSIGN_OR_RETURN(Dumped dumped, output.dump(file, options.dump));

@@ -1,5 +1,8 @@
 // The quire command: one binary, one verb for each thing a user does.
+#include <cerrno>
+#include <cstdio>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -55,6 +58,15 @@ int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError&
       near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?")));
 }
 
+// A full disk may show only when what was printed is written out.
+int FlushStdout(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const std::string reason = std::generic_category().message(errno);
+  const int failed =
+      Fail(absl::ResourceExhaustedError(absl::StrCat("stdout: cannot write: ", reason)));
+  return code == kExitOk ? failed : code;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Quire: a compiler and runtime for transformer models", "quire");
   app.require_subcommand(1);
@@ -64,9 +76,15 @@ int Main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
     verbs.emplace_back(sub, verb.add(sub));
   }
-  std::vector<std::string> args;
-  for (int i = argc - 1; i > 0; --i)
-    args.push_back(Canonical(argv[i]));  // CLI11 wants them reversed
+  std::vector<std::string> args;  // CLI11 wants them reversed
+  for (int i = argc - 1; i > 0; --i) {
+    args.push_back(Canonical(argv[i]));
+    // CLI11 would take the next argument for the value of "--passes=".
+    if (args.back().rfind("--", 0) == 0 && args.back().back() == '=') {
+      args.back().pop_back();
+      args.insert(args.end() - 1, "");
+    }
+  }
   try {
     app.parse(args);
   } catch (const CLI::ParseError& error) {
@@ -74,7 +92,7 @@ int Main(int argc, char** argv) {
     return FailParse(app, argc, argv, error);
   }
   for (auto& [sub, run] : verbs) {
-    if (sub->parsed()) return run();
+    if (sub->parsed()) return FlushStdout(run());
   }
   return kExitUsage;
 }

@@ -194,8 +194,12 @@ absl::Status Run(Options& options) {
   const BeamParams beam = ChooseBeams(options, info.beam, sampling);
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
-                         session.model->CreateEngine(options.engine));
+  // The engine calls it cache_bytes.
+  const auto with_memory = [&](const absl::Status& status) {
+    return WithLine(status, "now", absl::StrCat("--memory=", options.engine.cache_bytes));
+  };
+  absl::StatusOr<std::unique_ptr<Engine>> engine = session.model->CreateEngine(options.engine);
+  if (!engine.ok()) return with_memory(engine.status());
   const int32_t max_tokens =
       options.max_tokens.value_or(info.max_tokens > 0 ? info.max_tokens : kMaxTokens);
   RunOutput output(options.output == "text"  ? RunFormat::kText
@@ -212,17 +216,16 @@ absl::Status Run(Options& options) {
     request.stop = options.stop;
     request.ignore_eos = options.ignore_eos;
     const std::string lead = !options.echo ? "" : info.has_encoder ? request.source : request.text;
-    const absl::StatusOr<RequestId> id = engine->Submit(std::move(request));
+    const absl::StatusOr<RequestId> id = (*engine)->Submit(std::move(request));
     if (absl::IsResourceExhausted(id.status())) {
-      return WithLine(WithPrefix(id.status(), prompt.label), "now",
-                      absl::StrCat("--memory=", options.engine.cache_bytes));
+      return with_memory(WithPrefix(id.status(), prompt.label));
     }
     if (!id.ok()) return WithPrefix(id.status(), prompt.label);
     output.Add(*id, options.samples, prompt.label, lead);
   }
   progress.Show("reading the prompt ...");
   Timing timing;
-  const absl::Status status = Generate(*engine, output, progress, &timing);
+  const absl::Status status = Generate(**engine, output, progress, &timing);
   output.Finish(timing.Json(session.load_ms));
   if (!options.quiet) std::fputs(timing.Text(session.load_ms).c_str(), stderr);
   return status;

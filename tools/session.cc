@@ -3,6 +3,9 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ir/file.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -23,7 +26,17 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
                   "where the weight files are now (default: where the plan says)");
 }
 
+absl::Status CheckIsNoModel(const std::string& plan_path) {
+  if (KindOfPath(plan_path) != PathKind::kDirectory && !absl::EndsWith(plan_path, ".gguf") &&
+      !absl::EndsWith(plan_path, ".qir")) {
+    return absl::OkStatus();
+  }
+  return WithLine(absl::InvalidArgumentError(absl::StrCat(plan_path, ": is not a plan")), "fix",
+                  absl::StrCat("quire compile ", plan_path, " -o x.qplan makes one of a model"));
+}
+
 absl::StatusOr<Session> OpenSession(const SessionOptions& options) {
+  QUIRE_RETURN_IF_ERROR(CheckIsNoModel(options.plan));
   const auto begin = std::chrono::steady_clock::now();
   Session session;
   QUIRE_ASSIGN_OR_RETURN(session.model, Model::Open(options.plan, options.model));

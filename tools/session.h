@@ -29,7 +29,10 @@ struct Session {
   int32_t vocabulary() const { return model->info().vocabulary; }
 };
 
-// Errors: those of Model::Open.
+// INVALID_ARGUMENT for a path that is a model's, with the command that makes a plan of it.
+absl::Status CheckIsNoModel(const std::string& plan_path);
+
+// Errors: those of CheckIsNoModel and Model::Open.
 absl::StatusOr<Session> OpenSession(const SessionOptions& options);
 
 }  // namespace quire

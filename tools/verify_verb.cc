@@ -216,6 +216,13 @@ absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Ses
     ids.push_back(any(random));
   }
   for (int32_t i = 0; i < options.steps; ++i) ids.push_back(any(random));
+  const int64_t limit = session.model->info().max_positions;
+  if (limit > 0 && static_cast<int64_t>(ids.size()) > limit) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(
+                        ids.size() - static_cast<size_t>(options.steps), " tokens and ",
+                        options.steps, " steps are too many, ", limit, " positions are defined")),
+                    "fix", "fewer --tokens or --steps");
+  }
   return ids;
 }
 

@@ -63,7 +63,8 @@ absl::Status NoWeights(const std::string& directory, const std::set<std::string>
         "load the model with transformers and save_pretrained(DIR), which writes "
         "safetensors");
   }
-  return status;
+  return WithLine(status, "allowed",
+                  "a folder with config.json and these; tokenizer.json beside them gives text");
 }
 
 }  // namespace

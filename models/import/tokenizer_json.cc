@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "ir/file.h"
 #include "ir/status.h"
 #include "models/import/json.h"
 #include "models/import/tokenizer_json_parts.h"
@@ -221,14 +222,17 @@ absl::StatusOr<plan::TokenizerT> ImportTokenizerJson(const HfTokenizerFiles& fil
 absl::StatusOr<plan::TokenizerT> ImportTokenizerDirectory(const std::string& directory) {
   const std::filesystem::path root(directory);
   HfTokenizerFiles files;
-  QUIRE_ASSIGN_OR_RETURN(files.tokenizer_json, ReadFile(root / "tokenizer.json"));
-  if (files.tokenizer_json.empty()) {
+  if (KindOfPath((root / "tokenizer.json").string()) == PathKind::kMissing) {
     return absl::NotFoundError(absl::StrCat(directory, ": no tokenizer.json"));
   }
+  QUIRE_ASSIGN_OR_RETURN(files.tokenizer_json, ReadFile(root / "tokenizer.json"));
   QUIRE_ASSIGN_OR_RETURN(files.tokenizer_config_json, ReadFile(root / "tokenizer_config.json"));
   QUIRE_ASSIGN_OR_RETURN(files.special_tokens_map_json, ReadFile(root / "special_tokens_map.json"));
   QUIRE_ASSIGN_OR_RETURN(files.chat_template_jinja, ReadFile(root / "chat_template.jinja"));
-  return ImportTokenizerJson(files);
+  absl::StatusOr<plan::TokenizerT> tokenizer = ImportTokenizerJson(files);
+  if (tokenizer.ok()) return tokenizer;
+  // Messages begin with the file's name.
+  return absl::Status(tokenizer.status().code(), JoinPath(directory, tokenizer.status().message()));
 }
 
 }  // namespace quire

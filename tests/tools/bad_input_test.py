@@ -65,7 +65,7 @@ class ModelTest(QuireTest):
         folder = write_llama(self.folder / "model")
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": {}}}))
         error = self.error("compile", "model", code=UNSUPPORTED)
-        self.assertIn("tokenizer.json: model.type", error)
+        self.assertIn("model/tokenizer.json: model.type", error)
         self.assertIn("WordPiece", error)
 
 
@@ -135,8 +135,24 @@ class RequestTest(QuireTest):
         self.assertIn("allowed: ", self.error("run", "x.qplan", "--ids", "1,two", code=UNSUPPORTED))
 
     def test_text_without_tokenizer(self):
-        _, err = self.quire("run", "x.qplan", "-p", "text", code=UNSUPPORTED)
-        self.assertIn("tokenizer", err)
+        for verb in ("run", "verify"):
+            _, err = self.quire(verb, "x.qplan", "-p", "text", code=UNSUPPORTED)
+            self.assertIn("tokenizer", err)
+
+    def test_empty_prompt(self):
+        (self.folder / "empty.txt").write_text("")
+        plan = self.story()
+        for more in (["-p", ""], ["--prompt-file", "empty.txt"]):
+            _, err = self.quire("run", plan, *more, "--no-special", code=UNSUPPORTED)
+            self.assertIn("the prompt is empty", err)
+
+    def test_less_memory_than_a_page(self):
+        _, err = self.quire("run", "x.qplan", "--ids", "1", "--memory=10", code=UNSUPPORTED)
+        self.assertIn("now: --memory=10", err)
+
+    def test_more_steps_than_positions(self):
+        error = self.error("verify", "x.qplan", "--tokens=250", "--steps=7", code=UNSUPPORTED)
+        self.assertIn("256 positions", error)
 
 
 if __name__ == "__main__":

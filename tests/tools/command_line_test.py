@@ -2,10 +2,11 @@
 """Habits of the command line: exit codes, the form of errors, stdout and stderr, what happens to files."""
 import resource
 import signal
+import subprocess
 
 import quire_test
 from checkpoints import write_llama
-from quire_test import QuireTest, RESOURCE, UNSUPPORTED, USAGE
+from quire_test import MISMATCH, QuireTest, RESOURCE, UNSUPPORTED, USAGE
 
 VERBS = ("compile", "run", "dump", "check", "verify", "bench")
 
@@ -93,6 +94,35 @@ class FilesTest(QuireTest):
         write_llama(self.folder / "model")
         self.assertIn("no/such/x.qplan", self.error("compile", "model", "-o", "no/such/x.qplan", code=UNSUPPORTED))
 
+    def test_full_stdout_is_an_error(self):
+        self.story()
+        for arguments in (["dump", "story.qplan"], ["dump", "--ops"], ["run", "story.qplan", "-p", "Once", "-n", "2"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([quire_test.QUIRE, *arguments], cwd=self.folder, stdout=full,
+                                      stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, RESOURCE, arguments)
+            self.assertIn("error: stdout: cannot write", done.stderr)
+
+    def test_missing_model(self):
+        for name in ("no", "no.gguf", "no.qir"):
+            self.assertRegex(self.error("compile", name, code=UNSUPPORTED), f"(?i)^error: {name}: .*no such file")
+        self.assertIn("allowed: ", self.error("compile", "", code=USAGE))
+
+    def test_flags_of_texts_on_a_model(self):
+        write_llama(self.folder / "model")
+        self.assertIn("--weights-dir", self.error("compile", "model", "--weights-dir=model", code=USAGE))
+
+    def test_model_in_the_place_of_a_plan(self):
+        write_llama(self.folder / "model")
+        for verb in ("run", "dump", "check", "verify", "bench"):
+            more = ["-p", "x"] if verb == "run" else []
+            self.assertIn("fix: quire compile model", self.error(verb, "model", *more, code=UNSUPPORTED))
+
+    def test_missing_target(self):
+        write_llama(self.folder / "model")
+        self.quire("compile", "model", "-o", "x.qplan")
+        self.error("dump", "x.qplan", "--target=abacus", code=MISMATCH)
+
     def test_missing_plan(self):
         for verb in ("run", "dump", "check", "verify", "bench"):
             more = ["-p", "x"] if verb == "run" else []
@@ -112,8 +142,17 @@ class OptTest(QuireTest):
 
     def test_unknown_pass(self):
         (self.folder / "f.qir").write_text(self.TEXT)
-        error = self.error("compile", "f.qir", "--emit=ir", "--passes=fuze", code=UNSUPPORTED)
-        self.assertIn("fix: did you mean fuse?", error)
+        for more in (["--emit=ir"], ["-o", "x.qplan"]):
+            error = self.error("compile", "f.qir", "--passes=fuze", *more, code=USAGE)
+            self.assertIn("fix: did you mean fuse?", error)
+
+    def test_no_pass_at_all(self):
+        (self.folder / "f.qir").write_text(self.TEXT)
+        self.assertEqual(self.quire("compile", "f.qir", "--passes=", "--emit=ir")[0], self.TEXT)
+
+    def test_emit_is_for_texts(self):
+        write_llama(self.folder / "model")
+        self.assertIn("--output=ir", self.error("compile", "model", "--emit=ir", code=USAGE))
 
     def test_dump_ir_writes_every_phase(self):
         write_llama(self.folder / "model")
