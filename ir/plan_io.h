@@ -110,8 +110,9 @@ struct PlanWriteOptions {
   bool force = false;  // replace an existing file
 };
 
-// Writes to a temporary name beside `path` and renames at the end; a writer that is destroyed
-// before leaves nothing behind.
+// Writes to a file without a name in the folder of `path`, which gets the name at the end: a writer
+// that is destroyed before leaves nothing behind, nor does a process that is killed. Where the file
+// system has no such files, the file has a temporary name until then.
 class PlanWriter {
  public:
   static absl::StatusOr<PlanWriter> Create(absl::string_view path,
@@ -135,11 +136,13 @@ class PlanWriter {
   absl::StatusOr<uint64_t> AddSection(PlanSection::Kind kind, absl::Span<const uint8_t> bytes);
   absl::Status PadTo(uint64_t alignment);
   absl::Status Publish();
+  absl::Status Rename();
   absl::Status Failed(absl::string_view action) const;
   void Discard();
 
   std::string path_, temporary_;
   bool force_ = false;
+  bool has_name_ = false;  // temporary_
   int fd_ = -1;
   uint64_t position_ = 0;
   std::vector<PlanSection> sections_;

@@ -22,6 +22,18 @@ absl::Status Exists(absl::string_view path) {
       absl::StrCat(path, ": the file exists\n  fix: write to another path, or force (--force)"));
 }
 
+// The name by which this process reaches an open file that has none.
+std::string ProcessPath(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
+
+// A file without a name in `folder`, which is gone with the process, however that ends; -1 where
+// the system has no such files.
+int OpenUnnamed(const std::string& folder) {
+  const int fd = open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (fd < 0 || access(ProcessPath(fd).c_str(), F_OK) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
 }  // namespace
 
 absl::StatusOr<PlanWriter> PlanWriter::Create(absl::string_view path,
@@ -36,7 +48,11 @@ absl::StatusOr<PlanWriter> PlanWriter::Create(absl::string_view path,
   writer.path_ = std::string(path);
   writer.force_ = options.force;
   writer.temporary_ = absl::StrCat(path, ".", getpid(), ".tmp");
-  writer.fd_ = open(writer.temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  writer.fd_ = OpenUnnamed(FolderOf(path));
+  writer.has_name_ = writer.fd_ < 0;
+  if (writer.has_name_) {
+    writer.fd_ = open(writer.temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  }
   if (writer.fd_ < 0) return writer.Failed("create");
   const std::string header(kPlanHeaderBytes, '\0');
   QUIRE_RETURN_IF_ERROR(writer.Write(header.data(), header.size()));
@@ -48,6 +64,7 @@ PlanWriter::PlanWriter(PlanWriter&& other) noexcept { *this = std::move(other); 
 PlanWriter& PlanWriter::operator=(PlanWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(temporary_, other.temporary_);
+  std::swap(has_name_, other.has_name_);
   std::swap(force_, other.force_);
   std::swap(fd_, other.fd_);
   std::swap(position_, other.position_);
@@ -60,7 +77,7 @@ PlanWriter::~PlanWriter() { Discard(); }
 void PlanWriter::Discard() {
   if (fd_ < 0) return;
   close(fd_);
-  unlink(temporary_.c_str());
+  if (has_name_) unlink(temporary_.c_str());
   fd_ = -1;
 }
 
@@ -143,15 +160,16 @@ absl::Status PlanWriter::Finish(const plan::PlanT& plan) {
 
 absl::Status PlanWriter::Publish() {
   if (fsync(fd_) != 0) return Failed("sync");
-  int renamed = renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(),
-                          force_ ? 0 : RENAME_NOREPLACE);
-  if (renamed != 0 && errno == EEXIST) return Exists(path_);
-  if (renamed != 0 && errno == EINVAL) {
-    // This file system cannot refuse to replace; a file that appeared meanwhile is still seen here.
-    if (!force_ && KindOfPath(path_) != PathKind::kMissing) return Exists(path_);
-    renamed = rename(temporary_.c_str(), path_.c_str());
+  if (!has_name_) {
+    // Only a rename replaces a file.
+    const std::string& name = force_ ? temporary_ : path_;
+    if (force_) unlink(temporary_.c_str());  // of a process that was killed here
+    if (linkat(AT_FDCWD, ProcessPath(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW)) {
+      return errno == EEXIST ? Exists(path_) : Failed("link");
+    }
+    has_name_ = force_;
   }
-  if (renamed != 0) return Failed("rename");
+  if (has_name_) QUIRE_RETURN_IF_ERROR(Rename());
   close(std::exchange(fd_, -1));
   // The name is durable once the folder is; some file systems cannot sync one, which loses nothing
   // that was promised.
@@ -163,6 +181,18 @@ absl::Status PlanWriter::Publish() {
     close(folder_fd);
   }
   return absl::OkStatus();
+}
+
+absl::Status PlanWriter::Rename() {
+  int renamed = renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(),
+                          force_ ? 0 : RENAME_NOREPLACE);
+  if (renamed != 0 && errno == EEXIST) return Exists(path_);
+  if (renamed != 0 && errno == EINVAL) {
+    // This file system cannot refuse to replace; a file that appeared meanwhile is still seen here.
+    if (!force_ && KindOfPath(path_) != PathKind::kMissing) return Exists(path_);
+    renamed = rename(temporary_.c_str(), path_.c_str());
+  }
+  return renamed == 0 ? absl::OkStatus() : Failed("rename");
 }
 
 absl::Status WritePlan(const plan::PlanT& plan, absl::string_view path,

@@ -70,10 +70,17 @@ def write_llama(folder, shapes=None, **changes):
 
 
 def write_sparse_llama_7b(folder):
-    """Llama-7B's 13.5 GB of bf16 as a file without blocks: only its header is stored. Returns the file's bytes."""
+    """Llama-7B's 13.5 GB, sparse. Returns the file's bytes."""
+    return write_sparse_llama(folder, vocab_size=32000, hidden_size=4096, intermediate_size=11008,
+                              num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=32,
+                              max_position_embeddings=2048)
+
+
+def write_sparse_llama(folder, **changes):
+    """A directory whose weights, zeros in bf16, are a file without blocks: only its header is stored."""
     folder = pathlib.Path(folder)
-    config = llama_config(vocab_size=32000, hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
-                          num_attention_heads=32, num_key_value_heads=32, max_position_embeddings=2048)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = llama_config(**changes)
     (folder / "config.json").write_text(json.dumps(config))
     with open(folder / "model.safetensors", "wb") as file:
         data_bytes = write_header(file, llama_shapes(config), "BF16")

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Habits of the command line: exit codes, the form of errors, stdout and stderr, what happens to files."""
+import contextlib
+import os
+import pathlib
 import resource
 import signal
 import subprocess
+import time
 
 import quire_test
-from checkpoints import write_llama
+from checkpoints import write_llama, write_sparse_llama
 from quire_test import MISMATCH, QuireTest, RESOURCE, UNSUPPORTED, USAGE
 
 VERBS = ("compile", "run", "dump", "check", "verify", "bench")
@@ -93,6 +97,26 @@ class FilesTest(QuireTest):
     def test_no_such_folder(self):
         write_llama(self.folder / "model")
         self.assertIn("no/such/x.qplan", self.error("compile", "model", "-o", "no/such/x.qplan", code=UNSUPPORTED))
+
+    def test_killed_while_writing_leaves_nothing(self):
+        # 128 MB, of which the process is seen to have written some when it is told to stop.
+        write_sparse_llama(self.folder / "model", vocab_size=1 << 20)
+        for number, more in ((signal.SIGINT, []), (signal.SIGKILL, ["--force"])):
+            process = subprocess.Popen([quire_test.QUIRE, "compile", "model", "-o", "x.qplan", "--weights=pack", *more],
+                                       cwd=self.folder, stderr=subprocess.DEVNULL)
+            while process.poll() is None and not self.is_writing(process.pid):
+                time.sleep(0.0005)
+            process.send_signal(number)
+            self.assertEqual(process.wait(), -number)
+            self.assertEqual(self.files(), ["model"])
+
+    def is_writing(self, pid):
+        """Whether the process has a file of the test's folder open that holds bytes and has no name."""
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.readlink(fd).startswith(str(self.folder.resolve())) and os.stat(fd).st_nlink == 0:
+                    return os.stat(fd).st_size > 0
+        return False
 
     def test_full_stdout_is_an_error(self):
         self.story()
