@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
   constexpr absl::string_view kDevices = "cpu";
 #else
   (void)options;
-  constexpr absl::string_view kDevices = "none: this build has no backend";
+  constexpr absl::string_view kDevices =
+      "none: this build has no backend\n  fix: build with -DQUIRE_CPU_BACKEND=ON";
 #endif
   return WithLine(absl::UnavailableError(absl::StrCat("there is no device ", name)), "allowed",
                   kDevices);

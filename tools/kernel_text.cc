@@ -22,7 +22,8 @@ absl::StatusOr<std::string> KernelText(absl::string_view spec, absl::string_view
 #else
 
 absl::StatusOr<std::string> KernelText(absl::string_view, absl::string_view) {
-  return absl::UnavailableError("this build has no CPU backend (QUIRE_CPU_BACKEND=OFF)");
+  return absl::UnavailableError(
+      "this build has no CPU backend\n  fix: build with -DQUIRE_CPU_BACKEND=ON");
 }
 
 #endif
