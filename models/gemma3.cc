@@ -4,6 +4,8 @@
 // The embedding is scaled by sqrt(E) in the activations' type: transformers rounds the factor to
 // the type of the weights it computes with, which in f32 is the nearest float.
 #include <cmath>
+#include <iterator>
+#include <vector>
 
 #include "models/family.h"
 #include "models/rope_config.h"
@@ -11,23 +13,11 @@
 namespace quire {
 namespace {
 
-constexpr TensorName kNames[] = {
-    {TensorRole::kEmbed, "embed_tokens"},
-    {TensorRole::kAttnNorm, "layers.{}.input_layernorm"},
-    {TensorRole::kQ, "layers.{}.self_attn.q_proj"},
-    {TensorRole::kK, "layers.{}.self_attn.k_proj"},
-    {TensorRole::kV, "layers.{}.self_attn.v_proj"},
-    {TensorRole::kQNorm, "layers.{}.self_attn.q_norm"},
-    {TensorRole::kKNorm, "layers.{}.self_attn.k_norm"},
-    {TensorRole::kAttnOut, "layers.{}.self_attn.o_proj"},
+// Where they are not Llama's.
+constexpr TensorName kOwnNames[] = {
     {TensorRole::kPostAttnNorm, "layers.{}.post_attention_layernorm"},
     {TensorRole::kMlpNorm, "layers.{}.pre_feedforward_layernorm"},
-    {TensorRole::kGate, "layers.{}.mlp.gate_proj"},
-    {TensorRole::kUp, "layers.{}.mlp.up_proj"},
-    {TensorRole::kDown, "layers.{}.mlp.down_proj"},
     {TensorRole::kPostMlpNorm, "layers.{}.post_feedforward_layernorm"},
-    {TensorRole::kFinalNorm, "norm"},
-    {TensorRole::kHead, "lm_head"},
 };
 
 constexpr int kGlobalRope = 0;
@@ -81,7 +71,15 @@ std::vector<RopeConfig> ReadRopes(KeyReader& keys, int64_t max_positions) {
 
 }  // namespace
 
-absl::Span<const TensorName> Gemma3Names() { return kNames; }
+absl::Span<const TensorName> Gemma3Names() {
+  static const auto& names = *[] {
+    auto* own_first = new std::vector<TensorName>(std::begin(kOwnNames), std::end(kOwnNames));
+    const absl::Span<const TensorName> llama = LlamaNames();
+    own_first->insert(own_first->end(), llama.begin(), llama.end());
+    return own_first;
+  }();
+  return names;
+}
 
 DecoderConfig ReadGemma3(KeyReader& keys) {
   DecoderConfig config;

@@ -109,13 +109,5 @@ def evaluate(folder, device):
         print(f"  {text} -> {answer}")
 
 
-def main():
-    arguments = training.parse_arguments(__doc__, batch_rows=2048, examples=2_000_000)
-    if arguments.evaluate:
-        evaluate(arguments.evaluate, arguments.device)
-    else:
-        train(arguments)
-
-
 if __name__ == "__main__":
-    main()
+    training.main(__doc__, train, evaluate, batch_rows=2048, examples=2_000_000)

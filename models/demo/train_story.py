@@ -110,13 +110,5 @@ def evaluate(folder, device):
             print(f"\n[{title}] {tokenizer.decode(output, skip_special_tokens=True)}")
 
 
-def main():
-    arguments = training.parse_arguments(__doc__, batch_rows=512, examples=400_000)
-    if arguments.evaluate:
-        evaluate(arguments.evaluate, arguments.device)
-    else:
-        train(arguments)
-
-
 if __name__ == "__main__":
-    main()
+    training.main(__doc__, train, evaluate, batch_rows=512, examples=400_000)

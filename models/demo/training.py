@@ -20,7 +20,8 @@ LIMIT_BYTES = 2_000_000
 _CHUNK = 20_000
 
 
-def parse_arguments(doc, batch_rows, examples):
+def main(doc, train, evaluate, batch_rows, examples):
+    """Trains or evaluates, as the command line says; `batch_rows` and `examples` are defaults."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     mode = parser.add_mutually_exclusive_group(required=True)
@@ -32,7 +33,11 @@ def parse_arguments(doc, batch_rows, examples):
     parser.add_argument("--batch-rows", type=int, default=batch_rows)
     parser.add_argument("--examples", type=int, default=examples, help="examples to draw")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.evaluate:
+        evaluate(arguments.evaluate, arguments.device)
+    else:
+        train(arguments)
 
 
 def worker_pool():

@@ -29,18 +29,24 @@ void AddTensor(GgufWriter& writer, absl::string_view name, const std::vector<uin
   writer.Tensor(name, 0, dims, BytesFor(name, 4 * elements));
 }
 
-// What every architecture with rope writes. The sizes are all different.
-GgufWriter Rotary(const std::string& arch) {
+// What every architecture writes. The sizes are all different.
+GgufWriter Shared(const std::string& arch, uint32_t context, uint32_t ffn) {
   GgufWriter writer;
   writer.Str("general.architecture", arch)
-      .U32(arch + ".context_length", 2048)
+      .U32(arch + ".context_length", context)
       .U32(arch + ".embedding_length", 24)
       .U32(arch + ".block_count", 3)
-      .U32(arch + ".feed_forward_length", 40)
-      .U32(arch + ".attention.head_count", 6)
-      .U32(arch + ".attention.head_count_kv", 2)
-      .F32(arch + ".attention.layer_norm_rms_epsilon", 0.5f);
+      .U32(arch + ".feed_forward_length", ffn)
+      .U32(arch + ".attention.head_count", 6);
   AddTensor(writer, "token_embd.weight", {24, 10});
+  return writer;
+}
+
+// And every one with rope.
+GgufWriter Rotary(const std::string& arch) {
+  GgufWriter writer = Shared(arch, 2048, 40);
+  writer.U32(arch + ".attention.head_count_kv", 2)
+      .F32(arch + ".attention.layer_norm_rms_epsilon", 0.5f);
   return writer;
 }
 
@@ -239,15 +245,8 @@ TEST(GgufConfigTest, RopeScaling) {
 }
 
 GgufWriter Absolute(const std::string& arch) {
-  GgufWriter writer;
-  writer.Str("general.architecture", arch)
-      .U32(arch + ".context_length", 128)
-      .U32(arch + ".embedding_length", 24)
-      .U32(arch + ".block_count", 3)
-      .U32(arch + ".feed_forward_length", 96)
-      .U32(arch + ".attention.head_count", 6)
-      .F32(arch + ".attention.layer_norm_epsilon", 0.5f);
-  AddTensor(writer, "token_embd.weight", {24, 10});
+  GgufWriter writer = Shared(arch, 128, 96);
+  writer.F32(arch + ".attention.layer_norm_epsilon", 0.5f);
   return writer;
 }
 

@@ -16,26 +16,27 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-GgufValue Strings(std::vector<std::string> strings) {
+GgufValue Array(GgufType element) {
   GgufValue value;
   value.type = GgufType::kArray;
-  value.element = GgufType::kString;
+  value.element = element;
+  return value;
+}
+
+GgufValue Strings(std::vector<std::string> strings) {
+  GgufValue value = Array(GgufType::kString);
   value.strings = std::move(strings);
   return value;
 }
 
 GgufValue Ints(std::vector<int64_t> integers) {
-  GgufValue value;
-  value.type = GgufType::kArray;
-  value.element = GgufType::kI32;
+  GgufValue value = Array(GgufType::kI32);
   value.integers = std::move(integers);
   return value;
 }
 
 GgufValue Floats(std::vector<double> floats) {
-  GgufValue value;
-  value.type = GgufType::kArray;
-  value.element = GgufType::kF32;
+  GgufValue value = Array(GgufType::kF32);
   value.floats = std::move(floats);
   return value;
 }
