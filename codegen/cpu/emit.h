@@ -6,24 +6,13 @@
 #define QUIRE_CODEGEN_CPU_EMIT_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "codegen/cpu/jit.h"
+#include "codegen/row_operands.h"
 #include "codegen/spec.h"
 
 namespace quire {
-
-// What a caller of a row kernel must know of its operands.
-struct RowOperands {
-  struct Look {
-    int argument;   // that holds row numbers
-    int64_t limit;  // each must be in [0, limit)
-  };
-  std::vector<Look> looks;        // into embedding tables
-  std::vector<int> takes;         // arguments that hold numbers of the step's rows
-  std::vector<bool> append_is_v;  // slot of each kv_append
-};
 
 struct EmittedKernel {
   std::string ir;

@@ -55,27 +55,7 @@ absl::StatusOr<EmittedKernel> RowEmitter::Emit() {
   });
   QUIRE_RETURN_IF_ERROR(status);
   w_.EndFunction();
-  return EmittedKernel{w_.Finish(), scratch_bytes_, Operands()};
-}
-
-RowOperands RowEmitter::Operands() const {
-  RowOperands operands;
-  for (const auto& op : func_.ops()) {
-    if (op->Is(OpKind::kKvAppend)) {
-      operands.append_is_v.push_back(op->Text(AttrKind::kSlot) == "v");
-    }
-    const auto argument = [&](const Op* operand) {
-      for (size_t i = 0; i < func_.args().size(); ++i) {
-        if (func_.args()[i].get() == operand) return static_cast<int>(i);
-      }
-      return -1;
-    };
-    if (op->Is(OpKind::kTake)) operands.takes.push_back(argument(op->operand(1)));
-    if (!op->Is(OpKind::kEmbed)) continue;
-    const int64_t limit = op->operand(0)->type.extents[0].value() - op->Int(AttrKind::kOffset);
-    operands.looks.push_back({argument(op->operand(1)), limit});
-  }
-  return operands;
+  return EmittedKernel{w_.Finish(), scratch_bytes_, RowOperandsOf(func_)};
 }
 
 void RowEmitter::BindArguments() {

@@ -41,7 +41,6 @@ class RowEmitter {
   using Index = std::vector<V>;
 
   // Preparation (emit_row.cc).
-  RowOperands Operands() const;
   void BindArguments();
   absl::Status EmitOp(const Op& op);
   void EmitReturns();
