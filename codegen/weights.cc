@@ -80,4 +80,25 @@ absl::StatusOr<SlotRows> RowsOfSlot(const plan::WeightSlotT& slot,
   return rows;
 }
 
+absl::StatusOr<SlotPieces> PiecesOfSlot(const plan::WeightSlotT& slot,
+                                        absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
+                                        const TensorReader& reader) {
+  SlotPieces pieces;
+  const bool is_copied = std::any_of(slot.parts.begin(), slot.parts.end(),
+                                     [](const auto& part) { return part->transposed; });
+  if (is_copied) {
+    QUIRE_ASSIGN_OR_RETURN(pieces.copied, RowsOfSlot(slot, tensors, reader));
+    pieces.pieces.push_back(pieces.copied.bytes);
+    return pieces;
+  }
+  for (const auto& part : slot.parts) {
+    QUIRE_ASSIGN_OR_RETURN(const Type type, TypeOf(*tensors[part->tensor]));
+    QUIRE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, reader.Read(part->tensor));
+    const uint64_t row_bytes = BytesOfRow(type);
+    pieces.pieces.push_back(
+        bytes.subspan(part->row_begin * row_bytes, (part->row_end - part->row_begin) * row_bytes));
+  }
+  return pieces;
+}
+
 }  // namespace quire

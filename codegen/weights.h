@@ -40,6 +40,16 @@ absl::StatusOr<SlotRows> RowsOfSlot(const plan::WeightSlotT& slot,
                                     absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
                                     const TensorReader& reader);
 
+// The rows of a slot in pieces that follow each other: those of each part where the reader has
+// them.
+struct SlotPieces {
+  std::vector<absl::Span<const uint8_t>> pieces;  // of whole rows, not aligned
+  SlotRows copied;                                // holds the one piece where a part is transposed
+};
+absl::StatusOr<SlotPieces> PiecesOfSlot(const plan::WeightSlotT& slot,
+                                        absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
+                                        const TensorReader& reader);
+
 }  // namespace quire
 
 #endif  // QUIRE_CODEGEN_WEIGHTS_H_

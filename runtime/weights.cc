@@ -121,6 +121,23 @@ class PlanWeights : public WeightSource {
 
   const PlanFile& plan() const override { return *state_->plan; }
 
+  absl::StatusOr<SlotSpans> LoadPieces(const plan::WeightSlotT& slot) const override {
+    SlotSpans loaded;
+    loaded.owner = state_;
+    if (slot.packed) {
+      QUIRE_ASSIGN_OR_RETURN(const auto bytes, state_->plan->PackedBytes(slot));
+      loaded.pieces.push_back(bytes);
+      return loaded;
+    }
+    QUIRE_ASSIGN_OR_RETURN(SlotPieces pieces,
+                           PiecesOfSlot(slot, state_->plan->plan().tensors, state_->files));
+    loaded.pieces = pieces.pieces;
+    if (!pieces.copied.copied.empty()) {
+      loaded.owner = std::make_shared<SlotPieces>(std::move(pieces));
+    }
+    return loaded;
+  }
+
  private:
   struct State {
     State(std::shared_ptr<const PlanFile> file, const WeightOptions& options)

@@ -28,10 +28,18 @@ struct SlotBytes {
   std::shared_ptr<const void> owner;
 };
 
+// The same bytes in pieces that follow each other, each of whole rows and not aligned: nothing is
+// copied to join them.
+struct SlotSpans {
+  std::vector<absl::Span<const uint8_t>> pieces;
+  std::shared_ptr<const void> owner;
+};
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual absl::StatusOr<SlotBytes> Load(const plan::WeightSlotT& slot) const = 0;
+  virtual absl::StatusOr<SlotSpans> LoadPieces(const plan::WeightSlotT& slot) const = 0;
   // The file of the slots, which may have binaries of kernels beside them; lives as long as this.
   virtual const PlanFile& plan() const = 0;
 };

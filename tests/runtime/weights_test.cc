@@ -121,6 +121,27 @@ TEST_F(WeightsTest, JoinsParts) {
   EXPECT_EQ(Text(loaded->bytes), expected);
 }
 
+TEST_F(WeightsTest, PiecesAreTheSameBytes) {
+  plan_.targets[0]->weights.push_back(MakeSlot("joined", "f32", {5, 16}));
+  plan_.targets[0]->weights[2]->parts.push_back(MakePart(0, 10, 12));
+  plan_.targets[0]->weights[2]->parts.push_back(MakePart(0, 0, 3));
+  plan_.targets[0]->weights.push_back(MakeSlot("turned", "f32", {3, 16}));
+  plan_.targets[0]->weights[3]->parts.push_back(MakePart(0, 1, 2));
+  plan_.targets[0]->weights[3]->parts.push_back(MakePart(1, 2, 4, /*transposed=*/true));
+  auto source = Open();
+  const size_t pieces_of[] = {1, 1, 2, 1};
+  for (size_t i = 0; i < 4; ++i) {
+    const plan::WeightSlotT& slot = *plan_.targets[0]->weights[i];
+    const auto whole = source->Load(slot);
+    const auto pieces = source->LoadPieces(slot);
+    ASSERT_TRUE(whole.ok() && pieces.ok()) << whole.status() << pieces.status();
+    EXPECT_EQ(pieces->pieces.size(), pieces_of[i]) << slot.name;
+    std::string joined;
+    for (const auto& piece : pieces->pieces) joined += Text(piece);
+    EXPECT_EQ(joined, Text(whole->bytes)) << slot.name;
+  }
+}
+
 TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
   plan_.tensors[0]->offset = 63;
   auto loaded = Open()->Load(*plan_.targets[0]->weights[0]);
