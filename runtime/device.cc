@@ -2,24 +2,48 @@
 
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
+#include "runtime/cuda/cuda_device.h"
 #ifdef QUIRE_CPU_BACKEND
 #include "runtime/cpu/cpu_device.h"
 #endif
 
 namespace quire {
 
+absl::Status Program::RunGreedy(const Step& step, PagePool& pool,
+                                absl::Span<GreatestLogit> greatest) {
+  (void)step, (void)pool, (void)greatest;
+  return absl::UnimplementedError("the program gives whole rows of logits only");
+}
+
+absl::Status Program::Reserve(const StepRoom& room) {
+  (void)room;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Program::SpareBytes() const { return int64_t{1} << 30; }
+
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
                                                      const DeviceOptions& options) {
+  if (name == "cuda") {
+    QUIRE_ASSIGN_OR_RETURN(const CudaDriver* driver, CudaDriver::Get());
+    return CudaDevice::Create(*driver, options);
+  }
 #ifdef QUIRE_CPU_BACKEND
   if (name == "cpu") return CpuDevice::Create(options);
-  constexpr absl::string_view kDevices = "cpu";
+  constexpr absl::string_view kDevices = "cpu, cuda";
 #else
-  (void)options;
-  constexpr absl::string_view kDevices =
-      "none: this build has no backend\n  fix: build with -DQUIRE_CPU_BACKEND=ON";
+  constexpr absl::string_view kDevices = "cuda; this build has no other";
 #endif
   return WithLine(absl::UnavailableError(absl::StrCat("there is no device ", name)), "allowed",
                   kDevices);
+}
+
+std::string ChooseDevice(absl::string_view name, const plan::PlanT& plan) {
+  if (name != "auto") return std::string(name);
+  for (const auto& target : plan.targets) {
+    if (target->name == "cuda" && CudaDriver::Get().ok()) return "cuda";
+  }
+  return "cpu";
 }
 
 }  // namespace quire

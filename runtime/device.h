@@ -28,6 +28,7 @@
 #include "absl/types/span.h"
 #include "codegen/kernel_cache.h"
 #include "ir/plan_generated.h"
+#include "runtime/greatest_logit.h"
 
 namespace quire {
 
@@ -64,6 +65,18 @@ class PagePool {
   virtual absl::Status CopyPage(int32_t from, int32_t to) = 0;
 };
 
+// The most that steps will have. A step of more than was reserved makes room for itself.
+struct StepRoom {
+  int64_t rows = 1, logit_rows = 1, sequences = 1;
+  int64_t pages = 0;  // entries of all block tables
+};
+
+// A part of a device's memory: "weights".
+struct MemoryUse {
+  std::string what;
+  int64_t bytes = 0;
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -72,9 +85,21 @@ class Program {
   virtual absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) = 0;
   // Whether sequences need what another program left in encoder_pages.
   virtual bool reads_encoder() const { return false; }
+  // As Run, but tells of each row of logits only what a greedy choice needs, which is less to bring
+  // from a device. Where finds_greatest() says that it can; otherwise UNIMPLEMENTED.
+  virtual absl::Status RunGreedy(const Step& step, PagePool& pool,
+                                 absl::Span<GreatestLogit> greatest);
+  virtual bool finds_greatest() const { return false; }
   // Bytes of one page over all layers, before any pool exists.
   virtual int64_t page_bytes() const = 0;
   virtual absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) = 0;
+  // Takes the memory that such steps need, so that a pool may have what is left.
+  // RESOURCE_EXHAUSTED with the largest steps that fit.
+  virtual absl::Status Reserve(const StepRoom& room);
+  // Bytes that a pool takes when nobody says how many: a GiB, or what the device has left.
+  virtual absl::StatusOr<int64_t> SpareBytes() const;
+  // What the program holds of the device's memory, for people.
+  virtual std::vector<MemoryUse> Memory() const { return {}; }
 };
 
 struct DeviceOptions {
@@ -82,6 +107,7 @@ struct DeviceOptions {
   std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
                                  // ~/.cache/quire; "none": no cache
   JitPolicy jit = JitPolicy::kAuto;
+  bool eager = false;  // cuda: launch kernels one by one, never as a graph; for debugging
 };
 
 class Device {
@@ -94,10 +120,14 @@ class Device {
                                                         const WeightSource& weights) = 0;
 };
 
-// `name`: "cpu". UNAVAILABLE for a device that this build or this machine does not have, with the
-// list of those it has.
+// `name`: "cpu" or "cuda". UNAVAILABLE for a device that this build or this machine does not have,
+// with what to do.
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
                                                      const DeviceOptions& options = {});
+
+// `name`, or for "auto" what is best for this plan here: "cuda" where a GPU is found and the plan
+// is lowered for it, else "cpu".
+std::string ChooseDevice(absl::string_view name, const plan::PlanT& plan);
 
 }  // namespace quire
 

@@ -28,7 +28,18 @@ absl::Status CheckOptions(const EngineOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckOption("chunk_tokens", options.chunk_tokens, 0, kMaxStepRows));
   QUIRE_RETURN_IF_ERROR(CheckOption("cache_pages", options.cache_pages, 0, int64_t{1} << 30));
   QUIRE_RETURN_IF_ERROR(CheckOption("encoder_pages", options.encoder_pages, 0, int64_t{1} << 30));
-  return CheckOption("cache_bytes", options.cache_bytes, 1, int64_t{1} << 50);
+  return CheckOption("cache_bytes", options.cache_bytes, 0, int64_t{1} << 50);
+}
+
+// `pages`: of the pool. Block tables that share pages may have more entries than that; then a step
+// makes room for itself.
+StepRoom RoomOf(const EngineOptions& options, int32_t pages) {
+  StepRoom room;
+  room.rows = options.step_tokens;
+  room.sequences = std::min(options.max_sequences, options.step_tokens);
+  room.logit_rows = room.sequences;
+  room.pages = pages;
+  return room;
 }
 
 // Pages of a pool: what `cache_bytes` allow, but no more than can be used by sequences of up to
@@ -86,8 +97,24 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineModel& model,
                                                        const EngineOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckOptions(options));
-  const int64_t bytes =
-      model.encoder == nullptr ? options.cache_bytes : (options.cache_bytes + 1) / 2;
+  // With an encoder, one half is for what it leaves.
+  const int64_t shares = model.encoder == nullptr ? 1 : 2;
+  const auto budget = [&]() -> absl::StatusOr<int64_t> {
+    int64_t bytes = options.cache_bytes;
+    if (bytes == 0) {
+      QUIRE_ASSIGN_OR_RETURN(bytes, model.program->SpareBytes());
+    }
+    return (bytes + shares - 1) / shares;
+  };
+  QUIRE_ASSIGN_OR_RETURN(int64_t bytes, budget());
+  int32_t pages = options.cache_pages;
+  if (pages == 0) {
+    QUIRE_ASSIGN_OR_RETURN(pages, PagesOf(*model.program, bytes, model.max_positions,
+                                          model.page_tokens, options.max_sequences));
+  }
+  QUIRE_RETURN_IF_ERROR(model.program->Reserve(RoomOf(options, pages)));
+  // Less is left for pages now.
+  QUIRE_ASSIGN_OR_RETURN(bytes, budget());
   QUIRE_ASSIGN_OR_RETURN(
       std::unique_ptr<PagePool> pool,
       PoolOf(*model.program, options.cache_pages, bytes, model.max_positions, model, options));

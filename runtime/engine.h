@@ -32,9 +32,9 @@ struct EngineOptions {
   int32_t max_sequences = 64;  // that run at the same time
   int32_t step_tokens = 512;   // computed in one step, over all sequences
   int32_t chunk_tokens = 0;    // of one prompt in one step; 0: no limit of its own
-  // Memory for keys and values. Less is taken when max_sequences of greatest length need less. With
-  // an encoder, one half is for what it leaves.
-  int64_t cache_bytes = int64_t{1} << 30;
+  // Memory for keys and values; 0: what a GPU has left, and a GiB on a CPU. Less is taken when
+  // max_sequences of greatest length need less. With an encoder, one half is for what it leaves.
+  int64_t cache_bytes = 0;
   int32_t cache_pages = 0;     // when not 0, instead of cache_bytes
   int32_t encoder_pages = 0;   // likewise, of what an encoder leaves
   bool reuse_prefixes = true;  // start from pages that hold the same tokens already

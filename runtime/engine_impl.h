@@ -31,11 +31,12 @@ struct Engine::Impl {
   absl::Status Encode(absl::Span<const ScheduledRows> scheduled);
   absl::Status EncodeSome(absl::Span<const EncoderCache::EntryId> entries);
   absl::Status Compute(absl::Span<const ScheduledRows> rows);
-  // Chooses the next token of a sequence, and of the samples that are forked off it here.
-  absl::Status Advance(Sequence* sequence, absl::Span<const float> row,
-                       std::vector<TokenEvent>* events);
-  absl::Status ChooseToken(Sequence* sequence, absl::Span<const float> row,
-                           std::vector<TokenEvent>* events);
+  // Chooses the next token of a sequence, and of the samples that are forked off it here, by row
+  // `row` of the step's results.
+  absl::Status Advance(Sequence* sequence, size_t row, std::vector<TokenEvent>* events);
+  absl::Status ChooseToken(Sequence* sequence, size_t row, std::vector<TokenEvent>* events);
+  absl::StatusOr<Choice> Choose(const Sequence& sequence, size_t row);
+  absl::Span<const float> LogitsOf(size_t row) const;
   FinishReason Append(Sequence* sequence, TokenEvent* event) const;
   // An event without a token that ends the sequence, and the samples still to be forked off it; the
   // sequence is destroyed.
@@ -69,7 +70,9 @@ struct Engine::Impl {
   // Of the step at hand, kept to save allocations.
   std::vector<int32_t> ids, positions, logit_rows;
   std::vector<SequenceRows> sequence_rows;
-  std::vector<float> logits;  // [R, V]
+  bool is_greedy = false;               // `greatest` has the results, else `logits`
+  std::vector<float> logits;            // [R, V]
+  std::vector<GreatestLogit> greatest;  // [R]
 };
 
 }  // namespace quire

@@ -77,10 +77,10 @@ absl::Status Engine::Impl::Step(std::vector<TokenEvent>* events) {
   }
   for (const auto& [sequence, rows] : scheduled) {
     if (sequence->tokens_due() > 0) continue;
-    const auto logits_row =
-        absl::MakeConstSpan(logits).subspan(row++ * model.vocabulary, model.vocabulary);
-    QUIRE_RETURN_IF_ERROR(sequence->beams == nullptr ? Advance(sequence, logits_row, events)
-                                                     : AdvanceBeam(sequence, logits_row, events));
+    const size_t logits_row = row++;
+    QUIRE_RETURN_IF_ERROR(sequence->beams == nullptr
+                              ? Advance(sequence, logits_row, events)
+                              : AdvanceBeam(sequence, LogitsOf(logits_row), events));
   }
   return absl::OkStatus();
 }
@@ -150,6 +150,7 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
   positions.clear();
   logit_rows.clear();
   sequence_rows.clear();
+  is_greedy = model.program->finds_greatest();
   for (const auto& [sequence, rows] : scheduled) {
     SequenceRows& part = sequence_rows.emplace_back();
     part.first_row = static_cast<int32_t>(ids.size());
@@ -164,18 +165,24 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
       ids.push_back(sequence->ids[i]);
       positions.push_back(i);
     }
-    if (rows == sequence->tokens_due()) logit_rows.push_back(part.first_row + rows - 1);
+    if (rows != sequence->tokens_due()) continue;
+    logit_rows.push_back(part.first_row + rows - 1);
+    is_greedy &= sequence->beams == nullptr && NeedsOnlyGreatest(sequence->request->sampling);
   }
   // Programs are planned for one row of logits or more.
   if (logit_rows.empty()) logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
-  logits.resize(logit_rows.size() * static_cast<size_t>(model.vocabulary));
   ++counters.steps;
   counters.computed_tokens += static_cast<int64_t>(ids.size());
   const quire::Step step = {ids, positions, logit_rows, sequence_rows, encoder_pool.get()};
+  if (is_greedy) {
+    greatest.resize(logit_rows.size());
+    return model.program->RunGreedy(step, *pool, absl::MakeSpan(greatest));
+  }
+  logits.resize(logit_rows.size() * static_cast<size_t>(model.vocabulary));
   return model.program->Run(step, *pool, absl::MakeSpan(logits));
 }
 
-absl::Status Engine::Impl::Advance(Sequence* sequence, absl::Span<const float> row,
+absl::Status Engine::Impl::Advance(Sequence* sequence, size_t row,
                                    std::vector<TokenEvent>* events) {
   std::vector<Sequence*> samples = {sequence};
   const int32_t forks = std::exchange(sequence->forks_due, 0);
@@ -190,11 +197,20 @@ absl::Status Engine::Impl::Advance(Sequence* sequence, absl::Span<const float> r
   return absl::OkStatus();
 }
 
-absl::Status Engine::Impl::ChooseToken(Sequence* sequence, absl::Span<const float> row,
-                                       std::vector<TokenEvent>* events) {
-  const Request& request = *sequence->request;
+absl::Span<const float> Engine::Impl::LogitsOf(size_t row) const {
+  const auto vocabulary = static_cast<size_t>(model.vocabulary);
+  return absl::MakeConstSpan(logits).subspan(row * vocabulary, vocabulary);
+}
+
+absl::StatusOr<Choice> Engine::Impl::Choose(const Sequence& sequence, size_t row) {
+  const Request& request = *sequence.request;
+  if (is_greedy) {
+    Choice choice;
+    QUIRE_ASSIGN_OR_RETURN(choice.token.id, ChooseGreedily(greatest[row]));
+    return choice;
+  }
   const TokenRules rules =
-      RulesOf(request.sampling, {sequence->ids, sequence->prompt_tokens, request.max_tokens,
+      RulesOf(request.sampling, {sequence.ids, sequence.prompt_tokens, request.max_tokens,
                                  request.ignore_eos ? absl::Span<const int32_t>() : model.eos_ids});
   SamplingParams ruled;
   const bool has_rules = rules.forced >= 0 || !rules.forbidden.empty();
@@ -203,8 +219,13 @@ absl::Status Engine::Impl::ChooseToken(Sequence* sequence, absl::Span<const floa
     for (const int32_t id : rules.forbidden) ruled.logit_bias.emplace_back(id, kForbidden);
     if (rules.forced >= 0) ruled.logit_bias = {{rules.forced, kForced}};
   }
-  auto choice = sampler.Choose(has_rules ? ruled : request.sampling, row, sequence->counts,
-                               sequence->ids.size(), static_cast<uint32_t>(sequence->sample));
+  return sampler.Choose(has_rules ? ruled : request.sampling, LogitsOf(row), sequence.counts,
+                        sequence.ids.size(), static_cast<uint32_t>(sequence.sample));
+}
+
+absl::Status Engine::Impl::ChooseToken(Sequence* sequence, size_t row,
+                                       std::vector<TokenEvent>* events) {
+  auto choice = Choose(*sequence, row);
   if (!choice.ok()) {
     return End(sequence, FinishReason::kFailed, choice.status().message(), events);
   }

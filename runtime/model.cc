@@ -86,7 +86,7 @@ absl::Status NoTokenizer() {
 struct Model::Impl {
   std::shared_ptr<const PlanFile> file;
   ModelInfo info;
-  int32_t page_tokens = 0;
+  const plan::TargetT* target = nullptr;
   std::optional<Tokenizer> tokenizer;
   // A program must not outlive its device: destroyed in this order, from the end.
   std::unique_ptr<Device> device;
@@ -102,10 +102,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
   QUIRE_ASSIGN_OR_RETURN(PlanFile file, OpenPlan(plan_path));
   impl->file = std::make_shared<const PlanFile>(std::move(file));
   const plan::PlanT& plan = impl->file->plan();
-  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, impl->file->Target(options.device));
+  const std::string device = ChooseDevice(options.device, plan);
+  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, impl->file->Target(device));
   QUIRE_RETURN_IF_ERROR(WithPrefix(CheckKernels(*target, *plan.model), plan_path));
   if (options.verify) QUIRE_RETURN_IF_ERROR(impl->file->VerifySections());
-  impl->page_tokens = target->page_tokens;
+  impl->target = target;
   if (plan.tokenizer != nullptr) {
     auto tokenizer = Tokenizer::Create(*plan.tokenizer);
     if (!tokenizer.ok()) {
@@ -116,8 +117,9 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
   DeviceOptions device_options;
   device_options.threads = options.threads;
   device_options.kernel_cache_dir = options.kernel_cache_dir;
+  device_options.eager = options.eager;
   if (options.never_compile) device_options.jit = JitPolicy::kNever;
-  QUIRE_ASSIGN_OR_RETURN(impl->device, CreateDevice(options.device, device_options));
+  QUIRE_ASSIGN_OR_RETURN(impl->device, CreateDevice(device, device_options));
   const std::unique_ptr<WeightSource> weights =
       OpenWeights(impl->file, {.weights_dir = options.weights_dir});
   QUIRE_ASSIGN_OR_RETURN(impl->program, impl->device->Load(*target, kProgram, *weights));
@@ -137,6 +139,7 @@ const ModelInfo& Model::info() const { return impl_->info; }
 const plan::PlanT& Model::plan() const { return impl_->file->plan(); }
 Program& Model::program() const { return *impl_->program; }
 Program* Model::encoder() const { return impl_->encoder.get(); }
+const plan::TargetT& Model::target() const { return *impl_->target; }
 const Tokenizer* Model::tokenizer() const {
   return impl_->tokenizer.has_value() ? &*impl_->tokenizer : nullptr;
 }
@@ -160,7 +163,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Model::CreateEngine(const EngineOptions&
   model.max_positions = impl_->info.max_positions;
   model.max_source = impl_->info.max_source;
   model.decoder_start_id = impl_->info.decoder_start_id;
-  model.page_tokens = impl_->page_tokens;
+  model.page_tokens = impl_->target->page_tokens;
   model.eos_ids = impl_->info.eos_ids;
   return Engine::Create(model, options);
 }

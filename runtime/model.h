@@ -27,15 +27,17 @@ namespace quire {
 
 namespace plan {
 struct PlanT;
-}
+struct TargetT;
+}  // namespace plan
 
 struct OpenOptions {
-  std::string device = "cpu";
+  std::string device = "auto";   // or "cpu", "cuda": runtime/device.h
   int threads = 0;               // 0: the number of cores this process may use
   std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
                                  // ~/.cache/quire; "none": no cache
   std::string weights_dir;       // "": where the plan says
   bool never_compile = false;    // a kernel that neither plan nor cache has is an error
+  bool eager = false;            // cuda: launch kernels one by one, never as a graph
   bool verify = false;           // read the packed weights and compare their checksums
 };
 
@@ -76,6 +78,7 @@ class Model {
 
   // For tools of this build: ir/plan_generated.h has the type, tokenizer() is null without one.
   const plan::PlanT& plan() const;
+  const plan::TargetT& target() const;  // what the device runs
   const Tokenizer* tokenizer() const;
   Program& program() const;
   Program* encoder() const;  // null without one

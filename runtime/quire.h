@@ -56,7 +56,7 @@ typedef struct quire_model quire_model;
 
 typedef struct quire_model_options {
   size_t struct_bytes;
-  const char* device;           /* "cpu" */
+  const char* device;           /* "auto", "cpu" or "cuda" */
   int32_t threads;              /* 0: the number of cores this process may use */
   const char* kernel_cache_dir; /* NULL: the default place; "none": no cache */
   const char* weights_dir;      /* NULL: where the plan says */
@@ -102,7 +102,7 @@ typedef struct quire_engine_options {
   int32_t max_sequences; /* that run at the same time */
   int32_t step_tokens;   /* computed in one step, over all sequences */
   int32_t chunk_tokens;  /* of one prompt in one step; 0: no limit of its own */
-  int64_t cache_bytes;   /* memory for keys and values */
+  int64_t cache_bytes;   /* memory for keys and values; 0: what the device has */
   int32_t cache_pages;   /* when not 0, instead of cache_bytes */
   int32_t reuse_prefixes;
   int32_t encoder_pages; /* when not 0, of what an encoder leaves; since version 2 */

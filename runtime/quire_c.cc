@@ -157,7 +157,7 @@ void quire_model_options_init(quire_model_options* options) {
   if (options == nullptr) return;
   *options = {};
   options->struct_bytes = sizeof(*options);
-  options->device = "cpu";
+  options->device = "auto";
 }
 
 quire_status quire_model_open(const char* plan_path, const quire_model_options* options,

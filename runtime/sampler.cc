@@ -23,16 +23,11 @@ bool IsGreater(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-absl::Status NoToken() { return absl::InternalError("sampling: no token is possible"); }
-
-// No NaN and no +infinity.
-bool AreSound(absl::Span<const float> logits) {
-  bool are_sound = true;
-  for (const float logit : logits) {
-    are_sound &= logit <= std::numeric_limits<float>::max();  // false for NaN
-  }
-  return are_sound;
+absl::Status Unsound() {
+  return absl::InternalError("sampling: the logits hold a NaN or +infinity");
 }
+
+absl::Status NoToken() { return absl::InternalError("sampling: no token is possible"); }
 
 // log(sum(exp(logits))), summed in order of ids after subtracting the greatest.
 double LogSumExp(absl::Span<const float> logits) {
@@ -101,6 +96,18 @@ absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
   return absl::OkStatus();
 }
 
+bool NeedsOnlyGreatest(const SamplingParams& params) {
+  return params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty() &&
+         params.no_repeat_ngram == 0 && params.min_length == 0 && params.forced_bos < 0 &&
+         params.forced_eos < 0 && !params.logprobs && params.top_logprobs == 0;
+}
+
+absl::StatusOr<int32_t> ChooseGreedily(const GreatestLogit& greatest) {
+  if (greatest.is_sound == 0) return Unsound();
+  if (std::isinf(greatest.logit)) return NoToken();
+  return greatest.id;
+}
+
 bool ReadsCounts(const SamplingParams& params) {
   return params.repetition_penalty != 1 || params.presence_penalty != 0 ||
          params.frequency_penalty != 0;
@@ -122,14 +129,11 @@ absl::StatusOr<Choice> Sampler::Choose(const SamplingParams& params, absl::Span<
 absl::StatusOr<int32_t> Sampler::ChooseId(const SamplingParams& params,
                                           absl::Span<const float> logits, const TokenCounts& counts,
                                           uint64_t position, uint32_t sample) {
-  if (!AreSound(logits)) {
-    return absl::InternalError("sampling: the logits hold a NaN or +infinity");
-  }
+  const GreatestLogit plain = GreatestOf(logits);
   if (params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty()) {
-    const auto greatest = std::max_element(logits.begin(), logits.end());
-    if (std::isinf(*greatest)) return NoToken();
-    return static_cast<int32_t>(greatest - logits.begin());
+    return ChooseGreedily(plain);
   }
+  if (plain.is_sound == 0) return Unsound();
   kept_.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) kept_[i] = {logits[i], static_cast<int32_t>(i)};
   if (ReadsCounts(params)) {
@@ -159,7 +163,7 @@ void Sampler::SortById() {
   }
 }
 
-double Sampler::GreatestLogit() const {
+double Sampler::GreatestKept() const {
   return std::min_element(kept_.begin(), kept_.end(), IsGreater<Candidate>)->logit;
 }
 
@@ -171,7 +175,7 @@ void Sampler::KeepTopK(size_t k) {
 }
 
 void Sampler::KeepTopP(double top_p) {
-  const double reference = GreatestLogit();
+  const double reference = GreatestKept();
   double total = 0;
   // In order of ids, so that the total does not depend on how the step before left them.
   SortById();
@@ -193,7 +197,7 @@ void Sampler::KeepTopP(double top_p) {
 }
 
 void Sampler::KeepMinP(double min_p) {
-  const double greatest = GreatestLogit();
+  const double greatest = GreatestKept();
   kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
                              [&](const Candidate& candidate) {
                                return std::exp(candidate.logit - greatest) < min_p;
@@ -203,7 +207,7 @@ void Sampler::KeepMinP(double min_p) {
 
 int32_t Sampler::Draw(double u) {
   SortById();
-  const double greatest = GreatestLogit();
+  const double greatest = GreatestKept();
   double total = 0;
   for (Candidate& candidate : kept_) {
     candidate.logit = std::exp(candidate.logit - greatest);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "runtime/greatest_logit.h"
 #include "runtime/sampling.h"
 
 namespace quire {
@@ -58,10 +59,14 @@ class Sampler {
   void KeepMinP(double min_p);
   int32_t Draw(double u);
   void SortById();
-  double GreatestLogit() const;
+  double GreatestKept() const;
 
   std::vector<Candidate> kept_;
 };
+
+// Whether a choice needs no more of the logits than the greatest; then ChooseGreedily makes it.
+bool NeedsOnlyGreatest(const SamplingParams& params);
+absl::StatusOr<int32_t> ChooseGreedily(const GreatestLogit& greatest);
 
 // Whether penalties of `params` read TokenCounts.
 bool ReadsCounts(const SamplingParams& params);

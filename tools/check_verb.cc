@@ -50,15 +50,13 @@ absl::Status Check(const Options& options) {
     return list.first_no();
   }
   const plan::PlanT& plan = file->plan();
-  absl::StatusOr<const plan::TargetT*> target = file->Target(session.model.device);
-  list.Ask("target", target.status(), session.model.device);
-  if (session.model.device == "cuda") {
-    CheckCuda(*file, target.ok() ? *target : nullptr, session, &list);
-  }
+  const std::string name = ChooseDevice(session.model.device, plan);
+  absl::StatusOr<const plan::TargetT*> target = file->Target(name);
+  list.Ask("target", target.status(), name);
+  if (name == "cuda") CheckCuda(*file, target.ok() ? *target : nullptr, session, &list);
   DeviceOptions device_options;
   device_options.threads = session.model.threads;
-  absl::StatusOr<std::unique_ptr<Device>> device =
-      CreateDevice(session.model.device, device_options);
+  absl::StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, device_options);
   list.Ask("device", device.status(), device.ok() ? (*device)->Description() : "");
   const TensorFiles files(plan, FolderOf(session.plan), session.model.weights_dir);
   list.Ask("weights", files.Open(), absl::StrCat(plan.files.size(), " files as compiled"));

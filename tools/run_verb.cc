@@ -12,11 +12,13 @@
 #include "absl/strings/str_split.h"
 #include "ir/file.h"
 #include "ir/status.h"
+#include "runtime/device.h"
 #include "runtime/engine.h"
 #include "tools/cli.h"
 #include "tools/progress.h"
 #include "tools/run_output.h"
 #include "tools/session.h"
+#include "tools/summary.h"
 
 namespace quire {
 namespace {
@@ -33,7 +35,8 @@ struct Options {
   std::optional<int32_t> max_tokens, top_k, beams, no_repeat_ngram;
   std::optional<std::string> early_stopping;
   SamplingParams sampling;
-  bool greedy = false, echo = false, ignore_eos = false, no_special = false, quiet = false;
+  bool greedy = false, echo = false, ignore_eos = false, no_special = false, quiet = false,
+       verbose = false;
   EngineOptions engine;
 };
 
@@ -184,6 +187,19 @@ absl::Status Generate(Engine& engine, RunOutput& output, Progress& progress, Tim
   return failed;
 }
 
+void PrintMemory(const Session& session, const Engine& engine) {
+  const Program& program = session.model->program();
+  std::vector<MemoryUse> uses = program.Memory();
+  uses.push_back({absl::StrCat(engine.counters().total_pages, " pages of ",
+                               session.target->page_tokens, " tokens"),
+                  engine.counters().total_pages * program.page_bytes()});
+  std::fprintf(stderr, "%s\n", session.model->info().device.c_str());
+  for (const MemoryUse& use : uses) {
+    std::fprintf(stderr, "  %-32s %s\n", use.what.c_str(),
+                 BytesText(static_cast<double>(use.bytes)).c_str());
+  }
+}
+
 absl::Status Run(Options& options) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, Prompts(options));
   Progress progress;
@@ -195,11 +211,16 @@ absl::Status Run(Options& options) {
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
   // The engine calls it cache_bytes.
-  const auto with_memory = [&](const absl::Status& status) {
-    return WithLine(status, "now", absl::StrCat("--memory=", options.engine.cache_bytes));
+  const auto with_memory = [](const absl::Status& status, int64_t bytes) {
+    return WithLine(status, "now", absl::StrCat("--memory=", bytes));
   };
   absl::StatusOr<std::unique_ptr<Engine>> engine = session.model->CreateEngine(options.engine);
-  if (!engine.ok()) return with_memory(engine.status());
+  if (!engine.ok()) {
+    const int64_t asked = options.engine.cache_bytes;
+    return asked == 0 ? engine.status() : with_memory(engine.status(), asked);
+  }
+  progress.Clear();
+  if (options.verbose) PrintMemory(session, **engine);
   const int32_t max_tokens =
       options.max_tokens.value_or(info.max_tokens > 0 ? info.max_tokens : kMaxTokens);
   RunOutput output(options.output == "text"  ? RunFormat::kText
@@ -218,7 +239,9 @@ absl::Status Run(Options& options) {
     const std::string lead = !options.echo ? "" : info.has_encoder ? request.source : request.text;
     const absl::StatusOr<RequestId> id = (*engine)->Submit(std::move(request));
     if (absl::IsResourceExhausted(id.status())) {
-      return with_memory(WithPrefix(id.status(), prompt.label));
+      return with_memory(
+          WithPrefix(id.status(), prompt.label),
+          int64_t{(*engine)->counters().total_pages} * session.model->program().page_bytes());
     }
     if (!id.ok()) return WithPrefix(id.status(), prompt.label);
     output.Add(*id, options.samples, prompt.label, lead);
@@ -307,7 +330,7 @@ VerbMain AddRunVerb(CLI::App* app) {
                   "and of so many most probable ones; with --output=json")
       ->check(CLI::Range(0, 1000));
   app->add_option("--memory", options->engine.cache_bytes,
-                  "bytes for keys and values, such as 512MiB (1GiB)")
+                  "bytes for keys and values, such as 512MiB (cpu: 1GiB; cuda: what is left)")
       ->transform(CLI::AsSizeValue(false));
   app->add_option("--chunk", options->engine.chunk_tokens,
                   "tokens of a prompt in one step at most; 0: as the step allows")
@@ -315,6 +338,7 @@ VerbMain AddRunVerb(CLI::App* app) {
   app->add_option("--output", options->output, "text, ids or json")
       ->check(CLI::IsMember({"text", "ids", "json"}));
   app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
+  app->add_flag("-v,--verbose", options->verbose, "the device and its memory on stderr");
   return [options] {
     if (options->prompts.empty() && options->prompt_files.empty() && options->ids.empty() &&
         options->sources.empty() && options->source_files.empty()) {

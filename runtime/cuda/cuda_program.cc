@@ -1,0 +1,124 @@
+#include "runtime/cuda/cuda_program.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "ir/plan_check.h"
+#include "ir/status.h"
+
+namespace quire {
+namespace {
+
+// Steps of more rows take the device longer than the host needs to launch them.
+constexpr int64_t kGraphRows = 128;
+constexpr int kCaptureThreadLocal = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+}  // namespace
+
+CudaProgram::~CudaProgram() {
+  if (!context_.MakeCurrent().ok()) return;
+  context_.Synchronize().IgnoreError();
+  ForgetAll();
+  for (CuLibrary library : libraries_) context_.driver().LibraryUnload(library);
+}
+
+absl::StatusOr<std::unique_ptr<PagePool>> CudaProgram::CreatePool(int32_t pages) {
+  return CudaPagePool::Create(context_, pages_, pages);
+}
+
+absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
+  QUIRE_ASSIGN_OR_RETURN(const Key key, Start(step, pool, logits.size()));
+  return Bring(
+      logits.data(),
+      arena_.at() + static_cast<uint64_t>(Evaluate(buffers_[result_], key.first, key.second)),
+      logits.size() * sizeof(float));
+}
+
+absl::Status CudaProgram::RunGreedy(const Step& step, PagePool& pool,
+                                    absl::Span<GreatestLogit> greatest) {
+  if (!finds_greatest_) return Program::RunGreedy(step, pool, greatest);
+  const size_t logit_floats = greatest.size() * static_cast<size_t>(limits_.vocabulary);
+  QUIRE_RETURN_IF_ERROR(Start(step, pool, logit_floats).status());
+  const size_t bytes = greatest.size() * sizeof(GreatestLogit);
+  QUIRE_RETURN_IF_ERROR(Bring(staged_greatest_.data(), greatest_.at(), bytes));
+  if (bytes > 0) std::memcpy(greatest.data(), staged_greatest_.data(), bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CudaProgram::Bring(void* to, CuDevicePtr from, size_t bytes) {
+  if (bytes > 0) {
+    QUIRE_RETURN_IF_ERROR(context_.Check(
+        context_.driver().MemcpyDtoHAsync(to, from, bytes, context_.stream()), "copying logits"));
+  }
+  return context_.Synchronize();
+}
+
+absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& pool,
+                                                    size_t logit_floats) {
+  auto* pages = dynamic_cast<CudaPagePool*>(&pool);
+  if (pages == nullptr || !pages->Has(pages_)) {
+    return absl::InvalidArgumentError("step: pages are not of this program");
+  }
+  QUIRE_RETURN_IF_ERROR(CheckStep(step, limits_, pages->page_count(), logit_floats));
+  QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
+  ++steps_;
+  const int64_t page_tokens = limits_.reads_pages ? limits_.page_tokens : 0;
+  const int64_t T = BucketOf(static_cast<int64_t>(step.ids.size()));
+  const int64_t R = BucketOf(std::max<int64_t>(1, static_cast<int64_t>(step.logit_rows.size())));
+  QUIRE_RETURN_IF_ERROR(MakeRoom({T, R, static_cast<int64_t>(step.sequences.size()),
+                                  page_tokens == 0 ? 0 : PagesOfStep(step, page_tokens)}));
+  QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages));
+  const CudaDriver& driver = context_.driver();
+  const bool is_graph = T <= kGraphRows && !device_.options().eager;
+  if (is_graph && bucket->graph == nullptr) QUIRE_RETURN_IF_ERROR(Capture(bucket));
+  const int64_t block_bytes = WriteStepBlock(step, T, R, page_tokens, staged_block_.data());
+  QUIRE_RETURN_IF_ERROR(
+      context_.Check(driver.MemcpyHtoDAsync(block_.at(), staged_block_.data(),
+                                            static_cast<size_t>(block_bytes), context_.stream()),
+                     "copying a step"));
+  QUIRE_RETURN_IF_ERROR(
+      is_graph
+          ? context_.Check(driver.GraphLaunch(bucket->graph, context_.stream()), "launching a step")
+          : Enqueue(*bucket));
+  return Key{T, R};
+}
+
+absl::Status CudaProgram::Enqueue(const Bucket& bucket) {
+  CuLaunchAttribute attribute = {};
+  attribute.id = CuLaunchAttribute::kProgrammaticSerialization;
+  attribute.value = 1;
+  CuLaunchConfig config = {};
+  config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
+  config.stream = context_.stream();
+  config.attributes = &attribute;
+  config.attribute_count = 1;
+  for (const Call& call : bucket.calls) {
+    config.grid_x = call.grid;
+    config.block_x = call.threads;
+    config.shared_bytes = call.shared_bytes;
+    QUIRE_RETURN_IF_ERROR(context_.Check(
+        context_.driver().LaunchKernelEx(&config, call.function,
+                                         const_cast<void**>(call.arguments.data()), nullptr),
+        "launching a kernel"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaProgram::Capture(Bucket* bucket) {
+  const CudaDriver& driver = context_.driver();
+  QUIRE_RETURN_IF_ERROR(context_.Check(
+      driver.StreamBeginCapture(context_.stream(), kCaptureThreadLocal), "capturing a step"));
+  const absl::Status enqueued = Enqueue(*bucket);
+  CuGraph graph = nullptr;
+  absl::Status status =
+      context_.Check(driver.StreamEndCapture(context_.stream(), &graph), "capturing a step");
+  if (!enqueued.ok()) status = enqueued;
+  if (status.ok()) {
+    status = context_.Check(driver.GraphInstantiate(&bucket->graph, graph, 0), "making a graph");
+  }
+  if (graph != nullptr) driver.GraphDestroy(graph);
+  return status;
+}
+
+}  // namespace quire

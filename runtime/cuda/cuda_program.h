@@ -1,0 +1,171 @@
+// A program of a plan, bound to a GPU.
+//
+// Load builds kernels and brings weights to the device. A step is padded to a bucket of rows (T)
+// and of rows with logits (R). What a bucket launches is resolved once: kernels, grids and
+// arguments depend on the bucket, on the pool and on where the program's memory lies, and on
+// nothing else. Of small buckets it is captured as a graph; large ones are launched one by one,
+// which the device does not notice. A step is one copy to the device, these launches, and one copy
+// of the logits back.
+//
+// Memory, each in one piece that grows when a step needs more (then everything is resolved again):
+//   arena      activations, by the plan's closed form at the greatest bucket
+//   workspace  shared by launches; its first bytes are zero between them
+//   kernels'   what their Prepare() asks for
+//   block      the step (runtime/cuda/step_block.h)
+//   greatest   what a greedy choice needs of each row of logits
+#ifndef QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
+#define QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "codegen/cuda/target_kernels.h"
+#include "codegen/row_operands.h"
+#include "codegen/spec.h"
+#include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/cuda_pages.h"
+#include "runtime/cuda/cuda_weights.h"
+#include "runtime/cuda/step_block.h"
+#include "runtime/cuda/tensor_map.h"
+#include "runtime/device.h"
+#include "runtime/step_check.h"
+
+namespace quire {
+
+class CudaProgram : public Program {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaProgram>> Load(const CudaDevice& device,
+                                                           const plan::TargetT& target,
+                                                           absl::string_view name,
+                                                           const WeightSource& weights);
+  ~CudaProgram() override;
+
+  absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
+  absl::Status RunGreedy(const Step& step, PagePool& pool,
+                         absl::Span<GreatestLogit> greatest) override;
+  bool finds_greatest() const override { return finds_greatest_; }
+  int64_t page_bytes() const override { return pages_.page_bytes; }
+  absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
+  absl::Status Reserve(const StepRoom& room) override;
+  absl::StatusOr<int64_t> SpareBytes() const override;
+  std::vector<MemoryUse> Memory() const override;
+
+ private:
+  // Where an operand is: fixed memory, or to be found for each bucket.
+  struct Operand {
+    enum class Place { kWeight, kIds, kPositions, kLogitRows, kBuffer, kLayer, kGreatest };
+    Place place = Place::kWeight;
+    CuDevicePtr weight = 0;
+    uint32_t index = 0;  // of a buffer or layer
+  };
+  struct Launch {
+    uint32_t kernel = 0;  // index into Target.kernels
+    bool rows_are_t = true;
+    std::vector<Operand> operands;  // inputs, then outputs
+  };
+  struct Kernel {
+    KernelSpec spec;
+    RowOperands rows;  // of a row kernel
+    std::vector<CuFunction> functions;
+    CudaKernel::Preparation preparation;  // for the room that there is
+    int64_t plan_offset = 0;              // of its memory
+    bool is_used = false;
+  };
+  // A launch as the driver takes it.
+  struct Call {
+    CuFunction function = nullptr;
+    unsigned grid = 1, threads = 1, shared_bytes = 0;
+    std::vector<uint64_t> words;
+    std::vector<EncodedTensorMap> maps;
+    std::vector<void*> arguments;  // each in `words` or `maps`, which never grow
+  };
+  // A bucket, resolved.
+  struct Bucket {
+    std::vector<Call> calls;
+    CuGraphExec graph = nullptr;
+    uint64_t last_step = 0;
+  };
+  using Key = std::pair<int64_t, int64_t>;  // T, R
+  // Buckets and lists that memory suffices for.
+  struct Room {
+    int64_t T = 0, R = 0, sequences = 0, pages = 0;
+    friend bool operator==(const Room& a, const Room& b) = default;
+  };
+  struct RoomBytes {
+    int64_t arena = 0, workspace = 0, plans = 0, block = 0, greatest = 0;
+    int64_t all() const { return arena + workspace + plans + block + greatest; }
+  };
+  // What a bucket's launches point to.
+  struct Frame {
+    int64_t T, R;
+    StepLayout layout;
+    const CudaPagePool& pool;
+  };
+
+  explicit CudaProgram(const CudaDevice& device) : device_(device), context_(device.context()) {}
+
+  // Loading (cuda_program_load.cc).
+  absl::Status LoadKernels(const plan::TargetT& target, const plan::ProgramT& program,
+                           const PlanFile& file);
+  absl::Status LoadFunctions(const CudaKernel& source, const std::vector<BuiltEntry>& built,
+                             Kernel* kernel);
+  absl::Status AddGreatest(CudaKernelBuilder* builder);
+  absl::Status LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
+                           const WeightSource& source);
+  absl::Status BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch,
+                          const plan::TargetT& target);
+  absl::Status LimitRows(const plan::LaunchT& launch, const Launch& bound);
+
+  // Memory and resolving (cuda_program_bind.cc).
+  absl::Status MakeRoom(const Room& wanted);
+  RoomBytes BytesOf(const Room& room) const;
+  absl::Status Allocate(const Room& room);
+  absl::Status TooLarge(const Room& room, int64_t free_bytes) const;
+  absl::StatusOr<Bucket*> FindBucket(int64_t T, int64_t R, const CudaPagePool& pool);
+  absl::Status Resolve(const Frame& frame, Bucket* bucket) const;
+  absl::StatusOr<Call> ResolveCall(const CudaLaunch& launch, const Kernel& kernel,
+                                   const CudaKernel& source, const Launch* bound,
+                                   const Frame& frame) const;
+  absl::StatusOr<uint64_t> ResolveArgument(const CudaArgument& argument, const Kernel& kernel,
+                                           const Launch* bound, const Frame& frame) const;
+  CuDevicePtr Find(const Operand& operand, const Frame& frame) const;
+  void Forget(std::map<Key, Bucket>::iterator bucket);
+  void ForgetAll();
+
+  // Running (cuda_program.cc).
+  // Enqueues a step; returns its buckets.
+  absl::StatusOr<Key> Start(const Step& step, PagePool& pool, size_t logit_floats);
+  absl::Status Bring(void* to, CuDevicePtr from, size_t bytes);
+  absl::Status Enqueue(const Bucket& bucket);
+  absl::Status Capture(Bucket* bucket);
+
+  const CudaDevice& device_;
+  const CudaContext& context_;
+  CudaPageLayout pages_;
+  CudaKernels sources_;          // by index into Target.kernels; last the one that finds greatest
+  std::vector<Kernel> kernels_;  // likewise
+  bool finds_greatest_ = false;
+  std::vector<CuLibrary> libraries_;
+  CudaWeights weights_;
+  std::vector<Launch> launches_;
+  std::vector<plan::Linear> buffers_;  // offsets into the arena
+  plan::Linear arena_form_;
+  uint32_t result_ = 0;  // the buffer that holds the logits
+  StepLimits limits_;
+
+  Room room_;
+  CudaMemory arena_, workspace_, plans_, block_, greatest_;
+  PinnedMemory staged_block_, staged_greatest_;
+  std::map<Key, Bucket> resolved_;
+  uint64_t pool_number_ = 0;  // that resolved_ is for
+  uint64_t steps_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_

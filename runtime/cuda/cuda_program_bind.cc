@@ -1,0 +1,260 @@
+// From a program's launches to calls of the driver, for one bucket; and the memory they point to.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ir/plan_check.h"
+#include "ir/status.h"
+#include "runtime/cuda/cuda_program.h"
+
+namespace quire {
+namespace {
+
+// Buckets that are kept resolved; a server's steps are of far fewer.
+constexpr size_t kMostBuckets = 64;
+constexpr int64_t kPlanAlignment = 256;
+
+int64_t Align(int64_t bytes) {
+  return (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
+}
+
+int64_t Grown(int64_t now, int64_t wanted) {
+  // By doubling: steps of slowly rising size do not allocate each time.
+  return wanted <= now ? now : std::max(wanted, 2 * now);
+}
+
+}  // namespace
+
+absl::Status CudaProgram::Reserve(const StepRoom& room) {
+  QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
+  return MakeRoom({BucketOf(room.rows), BucketOf(room.logit_rows), room.sequences, room.pages});
+}
+
+absl::Status CudaProgram::MakeRoom(const Room& wanted) {
+  Room room = room_;
+  room.T = std::max(room.T, wanted.T);
+  room.R = std::max(room.R, wanted.R);
+  room.sequences = Grown(room.sequences, wanted.sequences);
+  room.pages = Grown(room.pages, wanted.pages);
+  // Every row may want its logits, and every sequence has a row.
+  room.R = std::min(room.R, room.T);
+  room.sequences = std::min(room.sequences, room.T);
+  if (room == room_) return absl::OkStatus();
+  QUIRE_RETURN_IF_ERROR(context_.Synchronize());
+  ForgetAll();
+  // Whatever fails, there is room for nothing until all is allocated.
+  room_ = {};
+  for (CudaMemory* memory : {&arena_, &workspace_, &plans_, &block_, &greatest_}) {
+    *memory = CudaMemory();
+  }
+  staged_block_ = PinnedMemory();
+  staged_greatest_ = PinnedMemory();
+  QUIRE_RETURN_IF_ERROR(Allocate(room));
+  room_ = room;
+  return absl::OkStatus();
+}
+
+CudaProgram::RoomBytes CudaProgram::BytesOf(const Room& room) const {
+  RoomBytes bytes;
+  bytes.arena = Evaluate(arena_form_, room.T, room.R);
+  bytes.block = StepLayout(room.T, room.R).pages + room.pages * int64_t{sizeof(int32_t)};
+  bytes.greatest = room.R * int64_t{sizeof(GreatestLogit)};
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    if (!kernels_[i].is_used) continue;
+    for (const int64_t rows : BucketsUpTo(room.T)) {
+      bytes.workspace = std::max(bytes.workspace, sources_[i]->Launches(rows).workspace_bytes);
+    }
+    bytes.plans += Align(sources_[i]->Prepare(room.T, room.sequences, room.pages).plan_bytes);
+  }
+  return bytes;
+}
+
+absl::Status CudaProgram::TooLarge(const Room& room, int64_t free_bytes) const {
+  int64_t fits = 0, too_many = room.T;
+  while (fits + 1 < too_many) {
+    const int64_t rows = (fits + too_many) / 2;
+    const Room less = {BucketOf(rows), std::min(room.R, BucketOf(rows)),
+                       std::min(room.sequences, rows), room.pages};
+    (BytesOf(less).all() <= free_bytes ? fits : too_many) = rows;
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cuda: no memory for steps of ", room.T, " rows, ", BytesOf(room).all(),
+                   " bytes\n  free: ", free_bytes, " of ", context_.total_bytes(),
+                   " bytes\n  allowed: steps of up to ", fits, " rows"));
+}
+
+absl::Status CudaProgram::Allocate(const Room& room) {
+  const RoomBytes bytes = BytesOf(room);
+  QUIRE_ASSIGN_OR_RETURN(const int64_t free_bytes, context_.FreeBytes());
+  if (bytes.all() > free_bytes) return TooLarge(room, free_bytes);
+  QUIRE_ASSIGN_OR_RETURN(arena_, CudaMemory::Allocate(context_, bytes.arena, "activations"));
+  QUIRE_ASSIGN_OR_RETURN(workspace_,
+                         CudaMemory::Allocate(context_, bytes.workspace, "the workspace"));
+  QUIRE_ASSIGN_OR_RETURN(plans_, CudaMemory::Allocate(context_, bytes.plans, "kernels' plans"));
+  QUIRE_ASSIGN_OR_RETURN(block_, CudaMemory::Allocate(context_, bytes.block, "steps"));
+  QUIRE_ASSIGN_OR_RETURN(greatest_, CudaMemory::Allocate(context_, bytes.greatest, "choices"));
+  QUIRE_ASSIGN_OR_RETURN(staged_block_, PinnedMemory::Allocate(context_, bytes.block));
+  QUIRE_ASSIGN_OR_RETURN(staged_greatest_, PinnedMemory::Allocate(context_, bytes.greatest));
+  int64_t plan_end = 0;
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    Kernel& kernel = kernels_[i];
+    if (!kernel.is_used) continue;
+    kernel.preparation = sources_[i]->Prepare(room.T, room.sequences, room.pages);
+    kernel.plan_offset = plan_end;
+    plan_end += Align(kernel.preparation.plan_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> CudaProgram::SpareBytes() const {
+  QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
+  QUIRE_ASSIGN_OR_RETURN(const int64_t free_bytes, context_.FreeBytes());
+  // The rest is for graphs, for steps larger than foreseen, and for others on the device.
+  return free_bytes / 10 * 9;
+}
+
+std::vector<MemoryUse> CudaProgram::Memory() const {
+  return {{"weights", weights_.bytes()},       {"activations", arena_.bytes()},
+          {"workspace", workspace_.bytes()},   {"kernels' plans", plans_.bytes()},
+          {"block of a step", block_.bytes()}, {"greedy choices", greatest_.bytes()}};
+}
+
+void CudaProgram::Forget(std::map<Key, Bucket>::iterator bucket) {
+  if (bucket->second.graph != nullptr) context_.driver().GraphExecDestroy(bucket->second.graph);
+  resolved_.erase(bucket);
+}
+
+void CudaProgram::ForgetAll() {
+  while (!resolved_.empty()) Forget(resolved_.begin());
+}
+
+absl::StatusOr<CudaProgram::Bucket*> CudaProgram::FindBucket(int64_t T, int64_t R,
+                                                             const CudaPagePool& pool) {
+  if (pool_number_ != pool.number()) ForgetAll();
+  pool_number_ = pool.number();
+  const auto [found, is_new] = resolved_.try_emplace({T, R});
+  Bucket& bucket = found->second;
+  bucket.last_step = steps_;
+  if (!is_new) return &bucket;
+  const absl::Status status = Resolve({T, R, StepLayout(T, R), pool}, &bucket);
+  if (!status.ok()) {
+    resolved_.erase(found);
+    return status;
+  }
+  if (resolved_.size() > kMostBuckets) {
+    Forget(std::min_element(resolved_.begin(), resolved_.end(), [](const auto& a, const auto& b) {
+      return a.second.last_step < b.second.last_step;
+    }));
+  }
+  return &bucket;
+}
+
+absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    for (const CudaLaunch& launch : kernels_[i].preparation.launches) {
+      QUIRE_ASSIGN_OR_RETURN(Call call,
+                             ResolveCall(launch, kernels_[i], *sources_[i], nullptr, frame));
+      bucket->calls.push_back(std::move(call));
+    }
+  }
+  for (const Launch& bound : launches_) {
+    const CudaKernel& source = *sources_[bound.kernel];
+    const CudaLaunches launches = source.Launches(bound.rows_are_t ? frame.T : frame.R);
+    if (launches.workspace_bytes > workspace_.bytes()) {
+      return absl::InternalError("cuda: a kernel's workspace grows with fewer rows");
+    }
+    for (const CudaLaunch& launch : launches.launches) {
+      QUIRE_ASSIGN_OR_RETURN(Call call,
+                             ResolveCall(launch, kernels_[bound.kernel], source, &bound, frame));
+      bucket->calls.push_back(std::move(call));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& launch,
+                                                           const Kernel& kernel,
+                                                           const CudaKernel& source,
+                                                           const Launch* bound,
+                                                           const Frame& frame) const {
+  const CudaEntry& entry = source.entries()[launch.entry];
+  Call call;
+  call.function = kernel.functions[launch.entry];
+  call.grid = static_cast<unsigned>(launch.grid);
+  call.threads = static_cast<unsigned>(entry.block_threads);
+  call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
+  call.words.reserve(launch.arguments.size());
+  call.maps.reserve(launch.tensor_maps.size());
+  for (const CudaArgument& argument : launch.arguments) {
+    if (argument.kind != CudaArgument::Kind::kTensorMap) {
+      QUIRE_ASSIGN_OR_RETURN(const uint64_t word, ResolveArgument(argument, kernel, bound, frame));
+      call.arguments.push_back(&call.words.emplace_back(word));
+      continue;
+    }
+    const CudaTensorMap& map = launch.tensor_maps[static_cast<size_t>(argument.value)];
+    QUIRE_ASSIGN_OR_RETURN(const CuDevicePtr base, ResolveArgument(map.base, kernel, bound, frame));
+    QUIRE_ASSIGN_OR_RETURN(const EncodedTensorMap encoded,
+                           EncodeTensorMap(context_.driver(), map, base));
+    if (call.maps.size() == call.maps.capacity()) {
+      return absl::InternalError(absl::StrCat("cuda: ", entry.entry, " asks twice for a map"));
+    }
+    call.arguments.push_back(&call.maps.emplace_back(encoded));
+  }
+  return call;
+}
+
+// The value of an argument that is no tensor map.
+absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argument,
+                                                      const Kernel& kernel, const Launch* bound,
+                                                      const Frame& frame) const {
+  const auto value = static_cast<uint64_t>(argument.value);
+  const auto in_block = [&](int64_t offset) { return block_.at() + static_cast<uint64_t>(offset); };
+  switch (argument.kind) {
+    case CudaArgument::Kind::kOperand:
+      if (argument.value < 0) return 0;
+      if (bound == nullptr || value >= bound->operands.size()) {
+        return absl::InternalError(absl::StrCat("cuda: a kernel has no operand ", argument.value));
+      }
+      return Find(bound->operands[value], frame);
+    case CudaArgument::Kind::kWorkspace:
+      return workspace_.at() + value;
+    case CudaArgument::Kind::kPlan:
+      return plans_.at() + static_cast<uint64_t>(kernel.plan_offset) + value;
+    case CudaArgument::Kind::kHeader:
+      return in_block(frame.layout.header);
+    case CudaArgument::Kind::kSequences:
+      return in_block(frame.layout.sequences);
+    case CudaArgument::Kind::kPages:
+      return in_block(frame.layout.pages);
+    case CudaArgument::Kind::kTokenSlots:
+      return in_block(frame.layout.token_slots);
+    case CudaArgument::Kind::kInt32:
+      return value;
+    case CudaArgument::Kind::kTensorMap:
+      break;
+  }
+  return absl::InternalError("cuda: a tensor map of a tensor map");
+}
+
+CuDevicePtr CudaProgram::Find(const Operand& operand, const Frame& frame) const {
+  const auto in_block = [&](int64_t offset) { return block_.at() + static_cast<uint64_t>(offset); };
+  switch (operand.place) {
+    case Operand::Place::kWeight:
+      return operand.weight;
+    case Operand::Place::kIds:
+      return in_block(frame.layout.ids);
+    case Operand::Place::kPositions:
+      return in_block(frame.layout.positions);
+    case Operand::Place::kLogitRows:
+      return in_block(frame.layout.logit_rows);
+    case Operand::Place::kBuffer:
+      return arena_.at() +
+             static_cast<uint64_t>(Evaluate(buffers_[operand.index], frame.T, frame.R));
+    case Operand::Place::kGreatest:
+      return greatest_.at();
+    case Operand::Place::kLayer:
+      return frame.pool.layer(operand.index);
+  }
+  return 0;
+}
+
+}  // namespace quire

@@ -1,0 +1,222 @@
+// From a plan's program to a CudaProgram that can run.
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/cuda/greatest.h"
+#include "ir/status.h"
+#include "ir/text.h"
+#include "runtime/cuda/cuda_program.h"
+
+namespace quire {
+namespace {
+
+absl::Status Bad(const plan::LaunchT& launch, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
+}
+
+// The type in which a kernel reads its input `i`, a weight that the plan has as `stored`.
+DType TypeRead(const KernelSpec& spec, size_t i, DType stored) {
+  const auto* linear = std::get_if<LinearSpec>(&spec);
+  if (linear == nullptr) return stored;
+  if (i == 1) return linear->weight;
+  return linear->bias && i == 2 ? DType::kF32 : stored;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice& device,
+                                                               const plan::TargetT& target,
+                                                               absl::string_view name,
+                                                               const WeightSource& weights) {
+  const plan::ProgramT* program = nullptr;
+  for (const auto& candidate : target.programs) {
+    if (candidate->name == std::string(name)) program = candidate.get();
+  }
+  if (program == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
+  }
+  const bool has_encoder =
+      std::any_of(target.kv_layers.begin(), target.kv_layers.end(),
+                  [](const auto& layer) { return layer->cache != plan::KvCache::Self; });
+  if (has_encoder || program->results.empty()) {
+    return WithLine(absl::UnimplementedError("cuda: a model with an encoder"), "fix",
+                    "run it on the CPU with --device cpu");
+  }
+  std::unique_ptr<CudaProgram> loaded(new CudaProgram(device));
+  QUIRE_RETURN_IF_ERROR(device.context().MakeCurrent());
+  QUIRE_ASSIGN_OR_RETURN(loaded->pages_, CudaPageLayout::Create(target));
+  for (const auto& buffer : program->buffers) loaded->buffers_.push_back(*buffer->offset);
+  loaded->arena_form_ = *program->arena;
+  QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
+  loaded->result_ = program->results[0].index();
+  QUIRE_RETURN_IF_ERROR(loaded->LoadKernels(target, *program, weights.plan()));
+  QUIRE_RETURN_IF_ERROR(loaded->LoadWeights(target, *program, weights));
+  for (const auto& launch : program->launches) {
+    QUIRE_RETURN_IF_ERROR(loaded->BindLaunch(*program, *launch, target));
+  }
+  if (loaded->finds_greatest_) {
+    CudaProgram::Launch last;
+    last.kernel = static_cast<uint32_t>(loaded->kernels_.size() - 1);
+    last.rows_are_t = false;
+    last.operands.resize(2);
+    last.operands[0].place = Operand::Place::kBuffer;
+    last.operands[0].index = loaded->result_;
+    last.operands[1].place = Operand::Place::kGreatest;
+    loaded->launches_.push_back(std::move(last));
+  }
+  return loaded;
+}
+
+absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::ProgramT& program,
+                                      const PlanFile& file) {
+  QUIRE_ASSIGN_OR_RETURN(sources_, MakeCudaKernels(target, context_.limits()));
+  kernels_.resize(sources_.size());
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    Kernel& kernel = kernels_[i];
+    QUIRE_ASSIGN_OR_RETURN(kernel.spec, ParseSpec(target.kernels[i]->spec));
+    const auto* row = std::get_if<RowSpec>(&kernel.spec);
+    if (row == nullptr) continue;
+    QUIRE_ASSIGN_OR_RETURN(const Module module, Parse(row->func));
+    kernel.rows = RowOperandsOf(*module.funcs[0]);
+  }
+  for (const auto& launch : program.launches) kernels_[launch->kernel].is_used = true;
+  CudaKernelBuilder builder({device_.architecture(), device_.options().jit, device_.threads()},
+                            KernelCache(device_.options().kernel_cache_dir));
+  QUIRE_RETURN_IF_ERROR(AddPlanBinaries(target, device_.architecture(), file, &builder));
+  QUIRE_ASSIGN_OR_RETURN(const auto built, BuildCudaKernels(sources_, &builder));
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(LoadFunctions(*sources_[i], built[i], &kernels_[i]));
+  }
+  return AddGreatest(&builder);
+}
+
+absl::Status CudaProgram::AddGreatest(CudaKernelBuilder* builder) {
+  std::unique_ptr<CudaKernel> source = MakeCudaGreatest(limits_.vocabulary);
+  const std::vector<const CudaEntry*> entries = {&source->entries()[0]};
+  const absl::StatusOr<std::vector<BuiltEntry>> built = builder->Build(entries);
+  // Where nothing can be compiled, choices are made on the host: slower, and the same.
+  if (absl::IsUnavailable(built.status()) || absl::IsFailedPrecondition(built.status())) {
+    return absl::OkStatus();
+  }
+  if (!built.ok()) return built.status();
+  Kernel& kernel = kernels_.emplace_back();
+  kernel.is_used = finds_greatest_ = true;
+  sources_.push_back(std::move(source));
+  return LoadFunctions(*sources_.back(), *built, &kernel);
+}
+
+absl::Status CudaProgram::LoadFunctions(const CudaKernel& source,
+                                        const std::vector<BuiltEntry>& built, Kernel* kernel) {
+  const CudaDriver& driver = context_.driver();
+  for (size_t e = 0; e < built.size(); ++e) {
+    const CudaEntry& entry = source.entries()[e];
+    const auto check = [&](CuResult result) {
+      return context_.Check(result, absl::StrCat("loading kernel ", entry.entry));
+    };
+    CuLibrary library = nullptr;
+    QUIRE_RETURN_IF_ERROR(check(driver.LibraryLoadData(&library, built[e].cubin.data(), nullptr,
+                                                       nullptr, 0, nullptr, nullptr, 0)));
+    libraries_.push_back(library);
+    CuKernel handle = nullptr;
+    CuFunction function = nullptr;
+    QUIRE_RETURN_IF_ERROR(check(driver.LibraryGetKernel(&handle, library, entry.entry.c_str())));
+    QUIRE_RETURN_IF_ERROR(check(driver.KernelGetFunction(&function, handle)));
+    // Brings the code to the device now: a graph's capture must not.
+    int registers = 0;
+    QUIRE_RETURN_IF_ERROR(check(driver.FuncGetAttribute(&registers, kCuFuncRegisters, function)));
+    QUIRE_RETURN_IF_ERROR(
+        check(driver.FuncSetAttribute(function, kCuFuncMaxDynamicShared, entry.shared_bytes)));
+    kernel->functions.push_back(function);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
+                                      const WeightSource& source) {
+  for (const auto& launch : program.launches) {
+    for (size_t i = 0; i < launch->inputs.size(); ++i) {
+      const plan::Operand& input = launch->inputs[i];
+      if (input.kind() != plan::OperandKind::Weight) continue;
+      const DType stored = *ParseDType(target.weights[input.index()]->dtype);
+      QUIRE_RETURN_IF_ERROR(
+          weights_.Want(target, input.index(), TypeRead(kernels_[launch->kernel].spec, i, stored)));
+    }
+  }
+  return weights_.Upload(context_, target, source, device_.threads());
+}
+
+absl::Status CudaProgram::BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch,
+                                     const plan::TargetT& target) {
+  Launch bound;
+  bound.kernel = launch.kernel;
+  bound.rows_are_t = launch.rows == "T";
+  const KernelSpec& spec = kernels_[launch.kernel].spec;
+  const auto bind = [&](const plan::Operand& operand, size_t i) -> absl::Status {
+    Operand& to = bound.operands.emplace_back();
+    to.index = operand.index();
+    switch (operand.kind()) {
+      case plan::OperandKind::Argument: {
+        const std::string& name = program.arguments[operand.index()]->name;
+        if (name == "ids") {
+          to.place = Operand::Place::kIds;
+        } else if (name == "pos") {
+          to.place = Operand::Place::kPositions;
+        } else if (name == "rows") {
+          to.place = Operand::Place::kLogitRows;
+        } else {
+          return Bad(launch, absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows"));
+        }
+        return absl::OkStatus();
+      }
+      case plan::OperandKind::Buffer:
+        to.place = Operand::Place::kBuffer;
+        return absl::OkStatus();
+      case plan::OperandKind::Weight:
+        to.weight =
+            weights_.Find(operand.index(),
+                          TypeRead(spec, i, *ParseDType(target.weights[operand.index()]->dtype)));
+        return absl::OkStatus();
+      case plan::OperandKind::KvLayer:
+        to.place = Operand::Place::kLayer;
+        return absl::OkStatus();
+      case plan::OperandKind::None:
+        break;
+    }
+    return Bad(launch, "an operand is missing");
+  };
+  for (size_t i = 0; i < launch.inputs.size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(bind(launch.inputs[i], i));
+  }
+  for (const plan::Operand& output : launch.outputs) QUIRE_RETURN_IF_ERROR(bind(output, 0));
+  QUIRE_RETURN_IF_ERROR(LimitRows(launch, bound));
+  launches_.push_back(std::move(bound));
+  return absl::OkStatus();
+}
+
+// Look-ups limit the step's ids and positions.
+absl::Status CudaProgram::LimitRows(const plan::LaunchT& launch, const Launch& bound) {
+  const RowOperands& rows = kernels_[launch.kernel].rows;
+  for (const int argument : rows.takes) {
+    if (argument < 0 ||
+        bound.operands[static_cast<size_t>(argument)].place != Operand::Place::kLogitRows) {
+      return Bad(launch, "takes rows by other numbers than those of the rows with logits");
+    }
+  }
+  for (const RowOperands::Look& look : rows.looks) {
+    const Operand::Place place = look.argument < 0
+                                     ? Operand::Place::kBuffer
+                                     : bound.operands[static_cast<size_t>(look.argument)].place;
+    if (place == Operand::Place::kIds) {
+      limits_.ids = std::min(limits_.ids, look.limit);
+    } else if (place == Operand::Place::kPositions) {
+      limits_.positions = std::min(limits_.positions, look.limit);
+    } else {
+      return Bad(launch, "looks up what is neither an id nor a position");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

@@ -1,0 +1,204 @@
+#include "runtime/cuda/cuda_weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "ir/plan_check.h"
+#include "ir/status.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+// What one copy to the device takes at most: long enough for full speed, short enough that reading
+// and copying overlap.
+constexpr int64_t kStageBytes = int64_t{4} << 20;
+
+template <typename From, typename To, typename Convert>
+void ConvertEach(const uint8_t* source, uint8_t* target, int64_t count, Convert convert) {
+  for (int64_t i = 0; i < count; ++i) {
+    From from;
+    std::memcpy(&from, source + i * static_cast<int64_t>(sizeof from), sizeof from);
+    const To to = convert(from);
+    std::memcpy(target + i * static_cast<int64_t>(sizeof to), &to, sizeof to);
+  }
+}
+
+float ToF32(DType dtype, uint16_t bits) {
+  return dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
+}
+uint16_t FromF32(DType dtype, float value) {
+  return dtype == DType::kF16 ? F32ToF16(value) : F32ToBF16(value);
+}
+
+// Two buffers that the host fills in turn while the device copies from the other one.
+class Stage {
+ public:
+  static absl::StatusOr<Stage> Create(const CudaContext& context) {
+    Stage stage(context);
+    for (Buffer& buffer : stage.buffers_) {
+      QUIRE_ASSIGN_OR_RETURN(buffer.memory, PinnedMemory::Allocate(context, kStageBytes));
+      QUIRE_RETURN_IF_ERROR(
+          context.Check(context.driver().EventCreate(&buffer.copied, 0), "making an event"));
+    }
+    return stage;
+  }
+  ~Stage() {
+    for (Buffer& buffer : buffers_) {
+      if (buffer.copied == nullptr) continue;
+      // Until then the device reads the buffer.
+      if (buffer.is_used) context_->driver().EventSynchronize(buffer.copied);
+      context_->driver().EventDestroy(buffer.copied);
+    }
+  }
+  Stage(Stage&& other) noexcept : context_(other.context_) { std::swap(buffers_, other.buffers_); }
+  Stage& operator=(Stage&&) = delete;
+
+  // Sends `bytes` that `fill` writes, at most kStageBytes.
+  template <typename Fill>
+  absl::Status Send(CuDevicePtr to, int64_t bytes, const Fill& fill) {
+    Buffer& buffer = buffers_[next_];
+    next_ = 1 - next_;
+    const CudaDriver& driver = context_->driver();
+    if (buffer.is_used) {
+      QUIRE_RETURN_IF_ERROR(
+          context_->Check(driver.EventSynchronize(buffer.copied), "copying weights"));
+    }
+    fill(buffer.memory.data());
+    QUIRE_RETURN_IF_ERROR(
+        context_->Check(driver.MemcpyHtoDAsync(to, buffer.memory.data(), static_cast<size_t>(bytes),
+                                               context_->stream()),
+                        "copying weights"));
+    buffer.is_used = true;
+    return context_->Check(driver.EventRecord(buffer.copied, context_->stream()),
+                           "copying weights");
+  }
+
+ private:
+  struct Buffer {
+    PinnedMemory memory;
+    CuEvent copied = nullptr;
+    bool is_used = false;
+  };
+  explicit Stage(const CudaContext& context) : context_(&context) {}
+
+  const CudaContext* context_;
+  Buffer buffers_[2];
+  int next_ = 0;
+};
+
+}  // namespace
+
+void ConvertFloats(DType from, const uint8_t* source, DType to, uint8_t* target, int64_t count) {
+  if (from == to) {
+    std::memcpy(target, source, static_cast<size_t>(RowBytes(from, count)));
+  } else if (from == DType::kF32) {
+    ConvertEach<float, uint16_t>(source, target, count,
+                                 [to](float value) { return FromF32(to, value); });
+  } else if (to == DType::kF32) {
+    ConvertEach<uint16_t, float>(source, target, count,
+                                 [from](uint16_t bits) { return ToF32(from, bits); });
+  } else {
+    ConvertEach<uint16_t, uint16_t>(source, target, count, [from, to](uint16_t bits) {
+      return FromF32(to, ToF32(from, bits));
+    });
+  }
+}
+
+absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DType dtype) {
+  const auto [found, is_new] = places_.try_emplace({index, dtype});
+  if (!is_new) return absl::OkStatus();
+  const plan::WeightSlotT& slot = *target.weights[index];
+  QUIRE_ASSIGN_OR_RETURN(const Type type, TypeOfTensor(slot.dtype, slot.extents));
+  if (type.dtype != dtype && !(IsFloat(type.dtype) && IsFloat(dtype))) {
+    return absl::InvalidArgumentError(absl::StrCat("weight ", slot.name, ": its kernel reads ",
+                                                   DTypeText(dtype), ", it is ",
+                                                   DTypeText(type.dtype)));
+  }
+  Place& place = found->second;
+  place.stored = type.dtype;
+  const auto stored_bytes = static_cast<int64_t>(BytesOfTensor(type));
+  const DTypeInfo& info = InfoOf(type.dtype);
+  place.elements = stored_bytes / info.block_bytes * info.block_elements;
+  place.bytes = type.dtype == dtype ? stored_bytes : RowBytes(dtype, place.elements);
+  place.offset = end_;
+  if (__builtin_add_overflow(end_, place.bytes + kAlignment - 1, &end_)) {
+    return absl::ResourceExhaustedError("cuda: the weights are too large");
+  }
+  end_ = end_ / kAlignment * kAlignment;
+  return absl::OkStatus();
+}
+
+absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT& target,
+                                 const WeightSource& source, int threads) {
+  QUIRE_ASSIGN_OR_RETURN(memory_, CudaMemory::Allocate(context, end_, "the weights"));
+  // Greatest first, so that threads end together.
+  std::vector<std::pair<std::pair<uint32_t, DType>, const Place*>> order;
+  for (const auto& [key, place] : places_) order.push_back({key, &place});
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second->bytes > b.second->bytes; });
+  const auto send = [&](Stage& stage, const auto& wanted) -> absl::Status {
+    const auto& [key, place] = wanted;
+    const plan::WeightSlotT& slot = *target.weights[key.first];
+    QUIRE_ASSIGN_OR_RETURN(const SlotSpans loaded, source.LoadPieces(slot));
+    const DTypeInfo& info = InfoOf(place->stored);
+    const int64_t stored_bytes = place->elements / info.block_elements * info.block_bytes;
+    int64_t loaded_bytes = 0;
+    for (const auto& piece : loaded.pieces) loaded_bytes += static_cast<int64_t>(piece.size());
+    if (loaded_bytes != stored_bytes) {
+      return absl::DataLossError(absl::StrCat("weight ", slot.name, ": ", loaded_bytes,
+                                              " bytes\n  allowed: ", stored_bytes));
+    }
+    // In units of an element where it is converted, otherwise of a byte.
+    const bool converts = place->stored != key.second;
+    const int64_t to_bytes = converts ? InfoOf(key.second).block_bytes : 1;
+    const int64_t from_bytes = converts ? info.block_bytes : 1;
+    CuDevicePtr to = Find(key.first, key.second);
+    for (const auto& piece : loaded.pieces) {
+      const int64_t count = static_cast<int64_t>(piece.size()) / from_bytes;
+      const int64_t most = kStageBytes / to_bytes;
+      for (int64_t begin = 0; begin < count; begin += most) {
+        const int64_t part = std::min(most, count - begin);
+        const uint8_t* from = piece.data() + begin * from_bytes;
+        QUIRE_RETURN_IF_ERROR(
+            stage.Send(to, part * to_bytes,
+                       [&, to_dtype = key.second, stored = place->stored](uint8_t* staged) {
+                         if (converts) return ConvertFloats(stored, from, to_dtype, staged, part);
+                         std::memcpy(staged, from, static_cast<size_t>(part));
+                       }));
+        to += static_cast<uint64_t>(part * to_bytes);
+      }
+    }
+    return absl::OkStatus();
+  };
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  absl::Status status;
+  const auto run = [&] {
+    absl::Status one = context.MakeCurrent();
+    if (one.ok()) {
+      absl::StatusOr<Stage> stage = Stage::Create(context);
+      one = stage.status();
+      for (size_t i; one.ok() && (i = next++) < order.size();) one = send(*stage, order[i]);
+    }
+    if (one.ok()) return;
+    const std::lock_guard<std::mutex> lock(mutex);
+    status.Update(one);
+    next = order.size();
+  };
+  // A thread for less than this is not worth its buffers.
+  const int64_t useful = 1 + end_ / (16 * kStageBytes);
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min<int64_t>(threads, useful); ++i) others.emplace_back(run);
+  run();
+  for (std::thread& other : others) other.join();
+  QUIRE_RETURN_IF_ERROR(status);
+  return context.Synchronize();
+}
+
+}  // namespace quire

@@ -1,0 +1,276 @@
+// What CUDA kernels mean, for FakeGpu: each launch is computed from its spec, which stands in the
+// comment that its source begins with, by the reference interpreter, over the pointers that it was
+// given. A wrong pointer, a wrong order of arguments or of launches shows in the results.
+#ifndef QUIRE_TESTS_RUNTIME_FAKE_KERNELS_H_
+#define QUIRE_TESTS_RUNTIME_FAKE_KERNELS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "codegen/cuda/kernels/step.cuh"
+#include "codegen/spec.h"
+#include "gtest/gtest.h"
+#include "ir/dtype.h"
+#include "ir/reference/dequantize.h"
+#include "ir/reference/interpreter.h"
+#include "ir/text.h"
+#include "runtime/greatest_logit.h"
+#include "tests/runtime/fake_gpu.h"
+
+namespace quire::testing {
+
+// Parameters of the source's kernel.
+inline int ArgumentsOf(const std::string& source) {
+  const size_t body = source.find('{', source.find("__global__"));
+  const auto parameters = source.begin() + static_cast<ptrdiff_t>(source.rfind('(', body));
+  return 1 + static_cast<int>(
+                 std::count(parameters, source.begin() + static_cast<ptrdiff_t>(body), ','));
+}
+
+class FakeKernels {
+ public:
+  using Tensor = reference::Tensor;
+
+  static void Run(const FakeLaunch& launch) { FakeKernels(launch).Dispatch(); }
+
+ private:
+  explicit FakeKernels(const FakeLaunch& launch) : launch_(launch) {}
+
+  template <typename T = uint8_t>
+  T* Pointer(size_t i) const {
+    return reinterpret_cast<T*>(launch_.arguments.at(i));
+  }
+  int64_t Int(size_t i) const { return static_cast<int32_t>(launch_.arguments.at(i)); }
+
+  static std::string SpecOf(const std::string& source) {
+    std::vector<std::string> lines;
+    for (absl::string_view line : absl::StrSplit(source, '\n')) {
+      if (!absl::ConsumePrefix(&line, "// ")) break;
+      lines.push_back(std::string(line));
+    }
+    return absl::StrJoin(lines, "\n");
+  }
+
+  void Dispatch() {
+    if (launch_.function->entry == "greatest") return Greatest();
+    if (launch_.function->entry == "attention_plan") return Plan();
+    const std::string text = SpecOf(launch_.function->source);
+    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+    ASSERT_TRUE(spec.ok()) << text << "\n" << spec.status();
+    if (const auto* linear = std::get_if<LinearSpec>(&*spec)) return Linear(*linear);
+    if (const auto* attention = std::get_if<AttentionSpec>(&*spec)) return Attention(*attention);
+    Row(std::get<RowSpec>(*spec));
+  }
+
+  static Tensor Read(const void* from, DType dtype, std::vector<int64_t> extents) {
+    Tensor tensor = *Tensor::Zeros(std::move(extents));
+    if (dtype == DType::kI32) {
+      const auto* ids = static_cast<const int32_t*>(from);
+      std::copy(ids, ids + tensor.elements(), tensor.values.begin());
+      return tensor;
+    }
+    const auto bytes = static_cast<size_t>(RowBytes(dtype, tensor.elements()));
+    const absl::Status read = Dequantize(dtype, {static_cast<const uint8_t*>(from), bytes},
+                                         absl::MakeSpan(tensor.values));
+    EXPECT_TRUE(read.ok()) << read;
+    return tensor;
+  }
+
+  static void WriteOne(double value, DType dtype, uint8_t* to) {
+    const auto single = static_cast<float>(value);
+    const uint16_t half = dtype == DType::kF16 ? F32ToF16(single) : F32ToBF16(single);
+    dtype == DType::kF32 ? std::memcpy(to, &single, 4) : std::memcpy(to, &half, 2);
+  }
+  static void Write(const Tensor& tensor, DType dtype, uint8_t* to) {
+    for (const double value : tensor.values) {
+      WriteOne(value, dtype, to);
+      to += InfoOf(dtype).block_bytes;
+    }
+  }
+
+  static std::string TypeText(const Tensor& tensor) {
+    return absl::StrCat("f32[", absl::StrJoin(tensor.extents, ","), "]");
+  }
+
+  static std::vector<Tensor> Interpret(const std::string& text, const reference::Inputs& inputs) {
+    const absl::StatusOr<Module> module = Parse(text);
+    EXPECT_TRUE(module.ok()) << module.status() << "\n" << text;
+    if (!module.ok()) return {};
+    auto results = reference::Interpret(*module->funcs[0], inputs);
+    EXPECT_TRUE(results.ok()) << results.status() << "\n" << text;
+    return results.ok() ? *std::move(results) : std::vector<Tensor>();
+  }
+
+  void Greatest() {
+    const auto& source = launch_.function->source;
+    const int64_t columns = std::atoll(source.c_str() + source.find("columns=") + 8);
+    for (unsigned row = 0; row < launch_.grid; ++row) {
+      Pointer<GreatestLogit>(1)[row] =
+          GreatestOf({Pointer<const float>(0) + row * columns, static_cast<size_t>(columns)});
+    }
+  }
+
+  // Arguments: x, weight, bias, residual, y, workspace, rows, ...
+  void Linear(const LinearSpec& spec) {
+    ASSERT_FALSE(spec.norm.has_value() || spec.gated || spec.act != LinearAct::kNone);
+    const int64_t rows = Int(6);
+    reference::Inputs inputs;
+    std::vector<std::string> args;
+    const auto add = [&](const char* name, size_t i, DType dtype, std::vector<int64_t> extents) {
+      inputs.args[name] = Read(Pointer(i), dtype, std::move(extents));
+      args.push_back(absl::StrCat("%", name, ": ", TypeText(inputs.args[name])));
+    };
+    add("x", 0, spec.x, {rows, spec.k});
+    add("w", 1, spec.weight, {spec.n, spec.k});
+    if (spec.bias) add("b", 2, DType::kF32, {spec.n});
+    if (spec.residual) add("r", 3, spec.y, {rows, spec.n});
+    const std::string type = absl::StrCat("f32[", rows, ",", spec.n, "]");
+    const auto results = Interpret(
+        absl::StrCat("func @f(", absl::StrJoin(args, ", "), ") {\n  %y = linear %x, %w",
+                     spec.bias ? ", %b" : "", " : ", type, "\n",
+                     spec.residual ? absl::StrCat("  %z = add %y, %r : ", type, "\n") : "",
+                     "  return ", spec.residual ? "%z" : "%y", "\n}\n"),
+        inputs);
+    if (!results.empty()) Write(results[0], spec.y, Pointer(4));
+  }
+
+  // Arguments: those of the function, a layer for each append, the results; then the rows' slots if
+  // it appends, the header if it takes, and the number of rows.
+  void Row(const RowSpec& spec) {
+    const Module module = std::move(Parse(spec.func)).value();
+    const Func& func = *module.funcs[0];
+    std::vector<const Op*> appends;
+    bool takes = false;
+    for (const auto& op : func.ops()) {
+      if (op->Is(OpKind::kKvAppend)) appends.push_back(op.get());
+      takes |= op->Is(OpKind::kTake);
+    }
+    const size_t layers = func.args().size(), outputs = layers + appends.size();
+    size_t next = outputs + func.returns().size();
+    const auto* slots = appends.empty() ? nullptr : Pointer<const int32_t>(next++);
+    const auto* header = takes ? Pointer<const StepHeader>(next++) : nullptr;
+    const int64_t rows = Int(next);
+    reference::Inputs inputs;
+    for (size_t i = 0; i < layers; ++i) {
+      const Op& arg = *func.args()[i];
+      std::vector<int64_t> extents;
+      for (const Extent& extent : arg.type.extents) {
+        const bool is_t = takes && extent == Extent::Letter('T');
+        extents.push_back(extent.is_letter() ? (is_t ? header->rows : rows) : extent.value());
+      }
+      inputs.args[arg.name] = Read(Pointer(i), arg.type.dtype, std::move(extents));
+    }
+    reference::KvState kv;
+    inputs.kv = &kv;
+    const auto results = Interpret(spec.func, inputs);
+    for (size_t i = 0; i < results.size(); ++i) {
+      Write(results[i], func.returns()[i]->type.dtype, Pointer(outputs + i));
+    }
+    for (size_t i = 0; i < appends.size(); ++i) {
+      Append(*appends[i], appends, spec.page_tokens, slots, rows, kv, Pointer(layers + i));
+    }
+  }
+
+  static void Append(const Op& append, const std::vector<const Op*>& appends, int64_t page_tokens,
+                     const int32_t* slots, int64_t rows, const reference::KvState& kv,
+                     uint8_t* layer) {
+    const auto dim_of = [&](const char* slot) {
+      for (const Op* op : appends) {
+        if (op->Text(AttrKind::kSlot) == slot &&
+            op->Int(AttrKind::kLayer) == append.Int(AttrKind::kLayer)) {
+          return op->type.extents[2].value();
+        }
+      }
+      return int64_t{0};
+    };
+    const bool is_v = append.Text(AttrKind::kSlot) == "v";
+    const int64_t heads = append.type.extents[1].value(), k_dim = dim_of("k"), v_dim = dim_of("v");
+    const int64_t dim = is_v ? v_dim : k_dim, element = InfoOf(append.type.dtype).block_bytes;
+    const Tensor& values =
+        kv.rows.at({append.Int(AttrKind::kLayer), std::string(append.Text(AttrKind::kSlot))});
+    for (int64_t row = 0; row < rows; ++row) {
+      if (slots[row] < 0) continue;
+      const int64_t page = slots[row] / page_tokens, token = slots[row] % page_tokens;
+      for (int64_t head = 0; head < heads; ++head) {
+        for (int64_t i = 0; i < dim; ++i) {
+          const int64_t at = page * heads * page_tokens * (k_dim + v_dim) +
+                             (is_v ? heads * page_tokens * k_dim : 0) +
+                             (head * page_tokens + token) * dim + i;
+          WriteOne(values.values[static_cast<size_t>((row * heads + head) * dim + i)],
+                   append.type.dtype, layer + at * element);
+        }
+      }
+    }
+  }
+
+  // The kernel's own memory, as this fake uses it.
+  struct PlanMemory {
+    const StepHeader* header;
+    const StepSequence* sequences;
+  };
+  void Plan() {
+    *Pointer<PlanMemory>(2) = {Pointer<const StepHeader>(0), Pointer<const StepSequence>(1)};
+  }
+
+  // Arguments: q, layer, y, pages, plan.
+  void Attention(const AttentionSpec& spec) {
+    const PlanMemory& plan = *Pointer<const PlanMemory>(4);
+    for (int32_t s = 0; s < plan.header->sequences; ++s) {
+      const StepSequence& sequence = plan.sequences[s];
+      reference::Inputs inputs;
+      const int64_t q_bytes = spec.hq * spec.d * InfoOf(spec.x).block_bytes;
+      inputs.args["q"] =
+          Read(Pointer(0) + sequence.first_row * q_bytes, spec.x, {sequence.rows, spec.hq, spec.d});
+      for (const bool is_v : {false, true}) {
+        inputs.args[is_v ? "v" : "k"] = ReadCache(spec, sequence, is_v);
+      }
+      const auto number = [](double x) { return AttrText(DefOf(AttrKind::kScale), AttrValue(x)); };
+      const auto results = Interpret(
+          absl::StrCat("func @f(%q: ", TypeText(inputs.args["q"]),
+                       ", %k: ", TypeText(inputs.args["k"]), ", %v: ", TypeText(inputs.args["v"]),
+                       ") {\n  %y = attention %q, %k, %v {mask=", spec.causal ? "causal" : "none",
+                       ", window=", spec.window, ", scale=", number(spec.scale), ", cap=",
+                       number(spec.cap), ", alibi_max=", number(spec.alibi_max), "} : f32[",
+                       sequence.rows, ",", spec.hq, ",", spec.dv, "]\n  return %y\n}\n"),
+          inputs);
+      const int64_t y_bytes = spec.hq * spec.dv * InfoOf(spec.x).block_bytes;
+      if (!results.empty()) Write(results[0], spec.x, Pointer(2) + sequence.first_row * y_bytes);
+    }
+  }
+
+  // [context, hkv, d or dv]
+  Tensor ReadCache(const AttentionSpec& spec, const StepSequence& sequence, bool is_v) const {
+    const auto* pages = Pointer<const int32_t>(3) + sequence.pages_begin;
+    const int64_t dim = is_v ? spec.dv : spec.d, tokens = spec.page_tokens;
+    const int64_t element = InfoOf(spec.kv).block_bytes;
+    Tensor cache = *Tensor::Zeros({sequence.context, spec.hkv, dim});
+    for (int64_t i = 0; i < sequence.context; ++i) {
+      for (int64_t head = 0; head < spec.hkv; ++head) {
+        const int64_t at = pages[i / tokens] * spec.hkv * tokens * (spec.d + spec.dv) +
+                           (is_v ? spec.hkv * tokens * spec.d : 0) +
+                           (head * tokens + i % tokens) * dim;
+        const Tensor row = Read(Pointer(1) + at * element, spec.kv, {dim});
+        std::copy(row.values.begin(), row.values.end(),
+                  cache.values.begin() + (i * spec.hkv + head) * dim);
+      }
+    }
+    return cache;
+  }
+
+  const FakeLaunch& launch_;
+};
+
+}  // namespace quire::testing
+
+#endif  // QUIRE_TESTS_RUNTIME_FAKE_KERNELS_H_
