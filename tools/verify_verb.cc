@@ -3,8 +3,9 @@
 // Against the reference: logits of a short prompt in one step, and of some tokens after it, one
 // step each, with the definition in double precision on the same weights; and with it, the lowered
 // program in double precision, which must mean the same. Against itself: the same
-// logits bit for bit when the prompt comes in pieces, beside other sequences, or on another number
-// of threads.
+// logits bit for bit when the prompt comes in pieces, or beside other sequences; on a CPU on
+// another number of threads, on a GPU with kernels launched one by one. And the same tokens from an
+// engine that has to take a request's pages away and compute it again.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "ir/status.h"
+#include "runtime/engine.h"
 #include "tools/cli.h"
 #include "tools/progress.h"
 #include "tools/session.h"
@@ -55,21 +57,39 @@ class Verifier {
     if (!options_.no_reference) {
       QUIRE_ASSIGN_OR_RETURN(same, CompareWithReference(base));
     }
-    const Way ways[] = {
-        {"prompt in pieces of 1, 2 and 5",
-         [&](const Model& model) { return InPieces(model, {1, 2, 5}); }},
-        {"prompt a token at a time", [&](const Model& model) { return InPieces(model, {1}); }},
-        {"beside two other sequences", [&](const Model& model) { return BesideOthers(model); }},
-    };
-    for (const Way& way : ways) {
+    for (const Way& way : Ways()) {
       QUIRE_ASSIGN_OR_RETURN(const Logits logits, way.compute(*session_.model));
       same &= CompareBits(way.name, base, logits);
     }
-    QUIRE_ASSIGN_OR_RETURN(const bool threads_same, CompareThreads(base));
-    return same && threads_same;
+    QUIRE_ASSIGN_OR_RETURN(const bool opened_same, session_.target->name == "cpu"
+                                                       ? CompareThreads(base)
+                                                       : CompareEager(base));
+    QUIRE_ASSIGN_OR_RETURN(const bool tokens_same, ComparePreempted());
+    return same && opened_same && tokens_same;
   }
 
  private:
+  std::vector<Way> Ways() const {
+    std::vector<Way> ways = {
+        {"prompt in pieces of 1, 2 and 5",
+         [&](const Model& model) { return InPieces(model, {1, 2, 5}); }},
+        {"prompt a token at a time", [&](const Model& model) { return InPieces(model, {1}); }}};
+    for (const int32_t piece : {7, 64, 512}) {
+      if (piece >= prompt_tokens()) break;
+      ways.push_back({absl::StrCat("prompt in pieces of ", piece),
+                      [this, piece](const Model& model) { return InPieces(model, {piece}); }});
+    }
+    // On a GPU enough for several buckets of rows (runtime/cuda/step_block.h).
+    const std::vector<int32_t> crowds = session_.target->name == "cpu"
+                                            ? std::vector<int32_t>{2, 7}
+                                            : std::vector<int32_t>{2, 7, 31, 127};
+    for (const int32_t others : crowds) {
+      ways.push_back({absl::StrCat("beside ", others, " other sequences"),
+                      [this, others](const Model& model) { return BesideOthers(model, others); }});
+    }
+    return ways;
+  }
+
   int32_t prompt_tokens() const { return static_cast<int32_t>(ids_.size()) - options_.steps; }
   size_t V() const { return static_cast<size_t>(session_.vocabulary()); }
 
@@ -99,24 +119,28 @@ class Verifier {
     return all;
   }
 
-  // As the second of three sequences: the first has started earlier, the third later.
-  absl::StatusOr<Logits> BesideOthers(const Model& model) const {
-    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(model, 3));
-    std::vector<int32_t> first(ids_.rbegin(), ids_.rbegin() + 1),
-        third(ids_.begin(), ids_.begin() + 1);
-    QUIRE_RETURN_IF_ERROR(runner.Append({first, {}, {}}).status());
+  // Behind one sequence that has started earlier, and before others that start later, one after
+  // another; all end when this one does.
+  absl::StatusOr<Logits> BesideOthers(const Model& model, int32_t others) const {
+    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(model, others + 1));
+    const auto sequences = static_cast<size_t>(others) + 1;
+    std::vector<std::vector<int32_t>> parts(sequences);
+    parts[0] = {ids_.back()};
+    QUIRE_RETURN_IF_ERROR(runner.Append(parts).status());
     Logits all;
-    for (size_t done = 0; done < ids_.size();) {
+    for (size_t done = 0, step = 0; done < ids_.size(); ++step) {
       const size_t count = done == 0 ? static_cast<size_t>(prompt_tokens()) : 1;
       const auto begin = ids_.begin() + static_cast<ptrdiff_t>(done);
-      const std::vector<int32_t> part(begin, begin + static_cast<ptrdiff_t>(count));
-      // The neighbours' tokens are others than this sequence's, one each, except at the end.
-      const bool with_third = done != 0 && done + 1 < ids_.size();
-      QUIRE_ASSIGN_OR_RETURN(Logits logits,
-                             runner.Append({done + 1 < ids_.size() ? first : std::vector<int32_t>(),
-                                            part, with_third ? third : std::vector<int32_t>()}));
-      const size_t skip = done + 1 < ids_.size() ? V() : 0;
-      const auto from = logits.begin() + static_cast<ptrdiff_t>(skip);
+      // The neighbours' tokens are others than this sequence's, one each; none in the last step.
+      const bool is_last = done + count == ids_.size();
+      parts.assign(sequences, {});
+      if (!is_last) parts[0] = {ids_.back()};
+      parts[1].assign(begin, begin + static_cast<ptrdiff_t>(count));
+      // Twice as many of them in every step.
+      const size_t started = std::min(sequences - 2, (size_t{1} << std::min<size_t>(step, 20)) - 1);
+      for (size_t s = 0; s < started && !is_last; ++s) parts[2 + s] = {ids_[s % ids_.size()]};
+      QUIRE_ASSIGN_OR_RETURN(const Logits logits, runner.Append(parts));
+      const auto from = logits.begin() + static_cast<ptrdiff_t>(is_last ? 0 : V());
       all.insert(all.end(), from, from + static_cast<ptrdiff_t>(count * V()));
       done += count;
     }
@@ -194,6 +218,55 @@ class Verifier {
       same &=
           CompareBits(absl::StrCat(threads, threads == 1 ? " thread" : " threads"), base, logits);
     }
+    return same;
+  }
+
+  absl::StatusOr<bool> CompareEager(const Logits& base) const {
+    SessionOptions options = options_.session;
+    options.model.eager = !options.model.eager;
+    QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options));
+    QUIRE_ASSIGN_OR_RETURN(const Logits logits, InPieces(*session.model, {prompt_tokens()}));
+    return CompareBits(options.model.eager ? "kernels launched one by one" : "steps as graphs",
+                       base, logits);
+  }
+
+  // Greedy tokens of two requests, by an engine with pages for both or for little more than one.
+  absl::StatusOr<bool> ComparePreempted() const {
+    std::vector<int32_t> tokens[2];
+    int64_t preemptions = 0;
+    const int32_t page = session_.target->page_tokens;
+    // Of each request: three pages or more, so that two requests grow into each other.
+    auto total = std::max(static_cast<int32_t>(ids_.size()), 3 * page);
+    const int64_t most = session_.model->info().max_positions;
+    if (most > 0) total = static_cast<int32_t>(std::min<int64_t>(total, most));
+    const int32_t pages_of_one = (total + page - 1) / page;
+    for (const int few : {0, 1}) {
+      EngineOptions engine_options;
+      engine_options.max_sequences = 2;
+      engine_options.cache_pages = few == 1 ? pages_of_one + 1 : 2 * pages_of_one + 2;
+      engine_options.reuse_prefixes = false;
+      QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                             session_.model->CreateEngine(engine_options));
+      for (const int32_t skip : {0, 1}) {
+        Request request;
+        request.ids.assign(ids_.begin() + skip,
+                           ids_.begin() + std::max(skip + 1, prompt_tokens() / 2));
+        request.max_tokens = total - static_cast<int32_t>(request.ids.size());
+        request.ignore_eos = true;
+        request.source_ids = source_;
+        QUIRE_RETURN_IF_ERROR(engine->Submit(std::move(request)).status());
+      }
+      std::vector<int32_t> first, second;
+      QUIRE_RETURN_IF_ERROR(engine->Run([&](const TokenEvent& event) {
+        (event.request == 1 ? first : second).push_back(event.token.id);
+      }));
+      tokens[few] = std::move(first);
+      tokens[few].insert(tokens[few].end(), second.begin(), second.end());
+      preemptions = engine->counters().preemptions;
+    }
+    const bool same = tokens[0] == tokens[1];
+    std::printf("same tokens: %s: %zu of an engine that preempted %lld times\n",
+                same ? "ok" : "DIFFERS", tokens[1].size(), static_cast<long long>(preemptions));
     return same;
   }
 
