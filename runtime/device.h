@@ -77,6 +77,12 @@ struct MemoryUse {
   int64_t bytes = 0;
 };
 
+// Where a program's kernels came from, and what it took to have them.
+struct KernelUse {
+  int in_plan = 0, in_cache = 0, compiled = 0;
+  double ms = 0;
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -98,6 +104,8 @@ class Program {
   virtual absl::Status Reserve(const StepRoom& room);
   // Bytes that a pool takes when nobody says how many: a GiB, or what the device has left.
   virtual absl::StatusOr<int64_t> SpareBytes() const;
+  // Of its load, for people; nothing where a device does not say.
+  virtual KernelUse Kernels() const { return {}; }
   // What the program holds of the device's memory, for people.
   virtual std::vector<MemoryUse> Memory() const { return {}; }
 };

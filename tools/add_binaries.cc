@@ -1,18 +1,20 @@
 #include "tools/add_binaries.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "codegen/cuda/architecture.h"
+#include "codegen/cuda/greatest.h"
 #include "codegen/cuda/target_kernels.h"
 #include "ir/status.h"
 
 namespace quire {
 
-absl::Status AddCudaBinaries(const std::string& architecture, plan::TargetT* target,
-                             PlanWriter* writer) {
+absl::Status AddCudaBinaries(const std::string& architecture, int64_t vocabulary,
+                             plan::TargetT* target, PlanWriter* writer) {
   QUIRE_ASSIGN_OR_RETURN(const std::vector<CudaLimits> devices,
                          DevicesOfArchitecture(architecture));
   // The entries of all devices, which are nearly the same.
@@ -21,17 +23,19 @@ absl::Status AddCudaBinaries(const std::string& architecture, plan::TargetT* tar
     const CudaEntry* entry;
     std::string name;
   };
+  if (target->kernels.empty()) return absl::OkStatus();
   std::vector<CudaKernels> owned;
   std::vector<Entry> entries;
   std::vector<const CudaEntry*> texts;
   absl::flat_hash_set<std::string> names;
   for (const CudaLimits& limits : devices) {
     QUIRE_ASSIGN_OR_RETURN(CudaKernels kernels, MakeCudaKernels(*target, limits));
+    kernels.push_back(MakeCudaGreatest(vocabulary));
     for (size_t i = 0; i < kernels.size(); ++i) {
       for (const CudaEntry& entry : kernels[i]->entries()) {
         std::string name = CudaBinaryName(CudaBinaryKey(entry, architecture));
         if (!names.insert(name).second) continue;
-        entries.push_back({i, &entry, std::move(name)});
+        entries.push_back({std::min(i, target->kernels.size() - 1), &entry, std::move(name)});
         texts.push_back(&entry);
       }
     }

@@ -13,9 +13,10 @@
 
 namespace quire {
 
-// Each kernel of `target` gets the binaries of its entries.
-absl::Status AddCudaBinaries(const std::string& architecture, plan::TargetT* target,
-                             PlanWriter* writer);
+// Each kernel of `target` gets the binaries of its entries; the last one also those of the kernel
+// that a device adds, for greedy choices among `vocabulary` logits.
+absl::Status AddCudaBinaries(const std::string& architecture, int64_t vocabulary,
+                             plan::TargetT* target, PlanWriter* writer);
 
 }  // namespace quire
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
+#include "runtime/device.h"
 #include "tools/bench_measure.h"
 #include "tools/cli.h"
 #include "tools/copy_bandwidth.h"
@@ -57,6 +58,7 @@ void AddResult(const BenchShape& shape, const Session& session, const BenchSampl
 void Print(const Options& options, const Session& session, const Report& report) {
   const BenchShape& shape = options.shape;
   if (options.format == "json") {
+    const KernelUse kernels = session.model->program().Kernels();
     const nlohmann::ordered_json json = {
         {"plan", options.session.plan},
         {"device", session.model->info().device},
@@ -66,6 +68,11 @@ void Print(const Options& options, const Session& session, const Report& report)
         {"step_tokens", shape.step_tokens},
         {"repeat", options.repeat},
         {"load_ms", session.load_ms},
+        {"kernels",
+         {{"in_plan", kernels.in_plan},
+          {"in_cache", kernels.in_cache},
+          {"compiled", kernels.compiled},
+          {"ms", kernels.ms}}},
         {absl::StrCat(report.bandwidth_of, "_bandwidth_bytes_per_s"), report.bandwidth},
         {"results", report.table.Json()}};
     std::printf("%s\n", json.dump(2).c_str());

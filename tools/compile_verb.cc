@@ -89,7 +89,8 @@ absl::Status Write(const Options& options, const std::vector<TargetFlag>& target
     for (const auto& target : plan->targets) {
       if (target->name != flag.name) continue;
       for (const std::string& architecture : flag.architectures) {
-        QUIRE_RETURN_IF_ERROR(AddCudaBinaries(architecture, target.get(), &writer));
+        QUIRE_RETURN_IF_ERROR(
+            AddCudaBinaries(architecture, plan->model->vocabulary, target.get(), &writer));
       }
     }
   }

@@ -194,6 +194,11 @@ void PrintMemory(const Session& session, const Engine& engine) {
                                session.target->page_tokens, " tokens"),
                   engine.counters().total_pages * program.page_bytes()});
   std::fprintf(stderr, "%s\n", session.model->info().device.c_str());
+  const KernelUse kernels = program.Kernels();
+  if (kernels.in_plan + kernels.in_cache + kernels.compiled > 0) {
+    std::fprintf(stderr, "  kernels: %d in the plan, %d in the cache, %d compiled; %.0f ms\n",
+                 kernels.in_plan, kernels.in_cache, kernels.compiled, kernels.ms);
+  }
   for (const MemoryUse& use : uses) {
     std::fprintf(stderr, "  %-32s %s\n", use.what.c_str(),
                  BytesText(static_cast<double>(use.bytes)).c_str());

@@ -53,6 +53,7 @@ class CudaProgram : public Program {
   absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
   absl::Status Reserve(const StepRoom& room) override;
   absl::StatusOr<int64_t> SpareBytes() const override;
+  KernelUse Kernels() const override { return kernel_use_; }
   std::vector<MemoryUse> Memory() const override;
 
  private:
@@ -150,6 +151,7 @@ class CudaProgram : public Program {
   CudaKernels sources_;          // by index into Target.kernels; last the one that finds greatest
   std::vector<Kernel> kernels_;  // likewise
   bool finds_greatest_ = false;
+  KernelUse kernel_use_;
   std::vector<CuLibrary> libraries_;
   CudaWeights weights_;
   std::vector<Launch> launches_;

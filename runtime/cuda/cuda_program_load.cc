@@ -89,7 +89,10 @@ absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::P
   for (size_t i = 0; i < kernels_.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(LoadFunctions(*sources_[i], built[i], &kernels_[i]));
   }
-  return AddGreatest(&builder);
+  QUIRE_RETURN_IF_ERROR(AddGreatest(&builder));
+  const CudaKernelBuilder::Counters& counters = builder.counters();
+  kernel_use_ = {counters.in_plan, counters.in_cache, counters.compiled, counters.ms};
+  return absl::OkStatus();
 }
 
 absl::Status CudaProgram::AddGreatest(CudaKernelBuilder* builder) {
