@@ -1,0 +1,159 @@
+// The attention kernels for the sets of constants that the emulated tests run: one namespace for
+// each, few rows and many.
+#ifndef QUIRE_TESTS_CODEGEN_CUDA_ATTENTION_KERNELS_H_
+#define QUIRE_TESTS_CODEGEN_CUDA_ATTENTION_KERNELS_H_
+
+#include <type_traits>
+
+#include "codegen/cuda/kernels/step.cuh"
+#include "tests/codegen/cuda_emulator.h"
+
+// Kernels are included as system headers (tests/CMakeLists.txt): their text is written for NVRTC,
+// not for the warnings of this build.
+
+namespace quire::emulated {
+
+// A kernel per set of constants.
+#define QUIRE_ATTENTION(element, hq, hkv, d, dv, page, stages, few)                               \
+  using Element = element;                                                                        \
+  constexpr bool kIsBf16 = std::is_same_v<Element, Bf16>;                                         \
+  constexpr int kHq = hq, kHkv = hkv, kD = d, kDv = dv, kPageTokens = page;                       \
+  constexpr bool kFew = few;                                                                      \
+  constexpr int kManyThreads = 256, kThreads = kFew ? 128 : 256, kStages = stages, kResident = 1, \
+                kSharedBytes = 1 << 20;                                                           \
+  constexpr double kScale = 0.3;
+#define QUIRE_PLAIN_MASKS                                        \
+  constexpr bool kCausal = true, kAlibi = false, kSinks = false; \
+  constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0; \
+  constexpr double kCap = 0;                                     \
+  constexpr float kAlibiSlopes[] = {0};
+
+namespace plain_few {  // three heads a group, padded rows, two tensor-core steps
+QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 3, true)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace plain_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace plain_many {
+QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 3, false)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+}  // namespace plain_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+
+namespace paged_few {  // the same over pages of 5 tokens
+QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace paged_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace paged_many {
+QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, false)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+}  // namespace paged_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+
+namespace windowed_few {  // everything that goes with a window; pages of one token
+QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 1, true)
+constexpr bool kCausal = true, kAlibi = true, kSinks = true;
+constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
+constexpr double kCap = 2;
+constexpr float kAlibiSlopes[] = {
+    0.5f * 1.4426950408889634f,       0.25f * 1.4426950408889634f,
+    0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,
+    0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f,
+    0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace windowed_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace windowed_many {
+QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 1, false)
+constexpr bool kCausal = true, kAlibi = true, kSinks = true;
+constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
+constexpr double kCap = 2;
+constexpr float kAlibiSlopes[] = {
+    0.5f * 1.4426950408889634f,       0.25f * 1.4426950408889634f,
+    0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,
+    0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f,
+    0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
+#include <attention_body.cuh>
+}  // namespace windowed_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+
+namespace full_few {  // every row sees the whole context; columns for two warps
+QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 3, true)
+constexpr bool kCausal = false, kAlibi = false, kSinks = false;
+constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace full_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace full_many {
+QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 3, false)
+constexpr bool kCausal = false, kAlibi = false, kSinks = false;
+constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+}  // namespace full_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+
+namespace tree_few {  // rows that see branches of the step's own tokens
+QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 4, true)
+constexpr bool kCausal = true, kAlibi = false, kSinks = true;
+constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace tree_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace tree_many {
+QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 4, false)
+constexpr bool kCausal = true, kAlibi = false, kSinks = true;
+constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+}  // namespace tree_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+
+}  // namespace quire::emulated
+
+#endif  // QUIRE_TESTS_CODEGEN_CUDA_ATTENTION_KERNELS_H_
