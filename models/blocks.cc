@@ -8,7 +8,7 @@
 namespace quire {
 
 Op* Attend(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v, const AttentionShape& spec) {
-  const Extent rows = q->type.extents[0];
+  const Extent rows = RowsOf(q);
   const auto named = [&](absl::string_view word) -> Builder& {
     return b.Named(absl::StrCat(prefix, word));
   };

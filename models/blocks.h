@@ -27,6 +27,12 @@ struct AttentionShape {
   int64_t window = 0;  // of causal attention; 0: unlimited
 };
 
+// The extent of `x`'s rows. What a builder gives after an error has no extents: any does, since
+// nothing is built on it.
+inline Extent RowsOf(const Op* x) {
+  return x->type.extents.empty() ? Extent::Letter('T') : x->type.extents[0];
+}
+
 // Attention over whole sequences: q [T,Hq,D], k and v [C,Hkv,D] give [T,Hq*D], whatever letters the
 // rows are: C is T where a sequence looks at itself, S where it looks at an encoder's output.
 //

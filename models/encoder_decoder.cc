@@ -136,7 +136,7 @@ class EncoderDecoderBuilder {
       Op* projected = Project(role, layer, word, rows, stack_->heads * config_.head_dim,
                               config_.width, {&stack_->heads, &config_.head_dim, &config_.width});
       return Named(absl::StrCat(word, "h"))
-          .Reshape(projected, {rows->type.extents[0], stack_->heads.value, config_.head_dim.value});
+          .Reshape(projected, {RowsOf(rows), stack_->heads.value, config_.head_dim.value});
     };
     Op* q = heads(roles.q, "q", x);
     Op* k = heads(roles.k, "k", memory);

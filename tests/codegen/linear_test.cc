@@ -148,6 +148,16 @@ std::vector<DType> WeightTypes() {
   return dtypes;
 }
 
+LinearSpec Spec(int64_t n, int64_t k, DType weight, bool bias, bool residual) {
+  LinearSpec spec;
+  spec.n = n;
+  spec.k = k;
+  spec.weight = weight;
+  spec.bias = bias;
+  spec.residual = residual;
+  return spec;
+}
+
 class LinearTest : public testing::TestWithParam<DType> {};
 
 TEST_P(LinearTest, MatchesDoublePrecision) {
@@ -157,22 +167,23 @@ TEST_P(LinearTest, MatchesDoublePrecision) {
       super ? std::vector<int64_t>{256, 1536} : std::vector<int64_t>{32, 64, 96, 576, 1536};
   for (int64_t k : ks) {
     for (auto [n, rows] : {std::pair<int64_t, int64_t>{16, 1}, {1, 3}, {33, 7}, {200, 17}}) {
-      ExpectMatchesReference({{n, k, dtype, (n & 1) != 0, (rows & 2) != 0}, rows});
+      ExpectMatchesReference({Spec(n, k, dtype, (n & 1) != 0, (rows & 2) != 0), rows});
     }
   }
-  ExpectMatchesReference({{64, super ? 512 : 64, dtype, true, true}, 64});
+  ExpectMatchesReference({Spec(64, super ? 512 : 64, dtype, true, true), 64});
 }
 
 TEST_P(LinearTest, OddColumnsOfFloatWeights) {
   if (IsBlockType(GetParam())) return;
-  for (int64_t k : {1, 7, 33, 2050}) ExpectMatchesReference({{70, k, GetParam(), true}, 9});
+  for (int64_t k : {1, 7, 33, 2050})
+    ExpectMatchesReference({Spec(70, k, GetParam(), true, false), 9});
 }
 
 TEST_P(LinearTest, BitsDependOnNoDivisionOfWork) {
   const Isa host = TestedIsas()[0];
   // Enough columns that float weights take several slabs.
   const int64_t k = IsBlockType(GetParam()) ? 1536 : 3000;
-  Layer layer({{150, k, GetParam(), true, true}, 19});
+  Layer layer({Spec(150, k, GetParam(), true, true), 19});
   const std::vector<float> whole = layer.Run(host);
   std::vector<int64_t> each_row;
   for (int64_t row = 1; row < 19; ++row) each_row.push_back(row);
@@ -184,7 +195,7 @@ TEST_P(LinearTest, BitsDependOnNoDivisionOfWork) {
 
 TEST_P(LinearTest, BitsDependOnNoInstructionSet) {
   const std::vector<Isa> isas = TestedIsas();
-  Layer layer({{40, 768, GetParam(), true, true}, 11});
+  Layer layer({Spec(40, 768, GetParam(), true, true), 11});
   const std::vector<float> host = layer.Run(isas[0]);
   for (size_t i = 1; i < isas.size(); ++i) {
     EXPECT_EQ(layer.Run(isas[i]), host) << isas[i].Key();
