@@ -157,7 +157,7 @@ TEST_F(PipelineTest, ADumpThatCannotBeWrittenIsAnError) {
   std::ofstream(dir_) << "a file where the folder should be";
   options.dump_ir_dir = dir_;
   EXPECT_EQ(RunPasses(module_, {}, Target{}, options, &reports_).code(),
-            absl::StatusCode::kUnavailable);
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PassListTest, KnowsEveryPass) {
