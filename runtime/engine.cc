@@ -79,8 +79,9 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
           "request: a text needs a tokenizer, and the plan has none\n  fix: give ids");
     }
     auto encoded = model.tokenizer->Encode(text, {.add_special = add_special});
-    if (encoded.ok()) *ids = *std::move(encoded);
-    return encoded.status();
+    if (!encoded.ok()) return encoded.status();
+    *ids = *std::move(encoded);
+    return absl::OkStatus();
   };
   QUIRE_RETURN_IF_ERROR(encode(request->source, request->add_special, &request->source_ids));
   if (model.encoder == nullptr) return encode(request->text, request->add_special, &request->ids);
