@@ -32,7 +32,8 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
   if (name == "cpu") return CpuDevice::Create(options);
   constexpr absl::string_view kDevices = "cpu, cuda";
 #else
-  constexpr absl::string_view kDevices = "cuda\n  fix: for the CPU, build with -DQUIRE_CPU_BACKEND=ON";
+  constexpr absl::string_view kDevices =
+      "cuda\n  fix: for the CPU, build with -DQUIRE_CPU_BACKEND=ON";
 #endif
   return WithLine(absl::UnavailableError(absl::StrCat("there is no device ", name)), "allowed",
                   kDevices);

@@ -31,6 +31,8 @@
 extern "C" {
 #endif
 
+/* Names of a C interface. NOLINTBEGIN(readability-identifier-naming) */
+
 /* Grows when functions or fields are added; nothing is ever taken away or reordered. */
 #define QUIRE_ABI_VERSION 2
 uint32_t quire_abi_version(void);
@@ -201,6 +203,8 @@ quire_status quire_engine_submit(quire_engine* engine, const quire_request* requ
 quire_status quire_engine_cancel(quire_engine* engine, uint64_t id);
 /* The next event, computing steps until there is one. REQUIRES: event->struct_bytes is set. */
 quire_status quire_engine_next(quire_engine* engine, quire_event* event);
+
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }
