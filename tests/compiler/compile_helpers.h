@@ -73,6 +73,13 @@ inline absl::StatusOr<plan::TargetT> Lower(absl::string_view text, TensorTable* 
   return lowered;
 }
 
+// Texts of the target's kernels, in its order.
+inline std::vector<std::string> Specs(const plan::TargetT& target) {
+  std::vector<std::string> texts;
+  for (const auto& kernel : target.kernels) texts.push_back(kernel->spec);
+  return texts;
+}
+
 // As a checkpoint in bf16 is lowered.
 inline Target CudaTarget() { return TargetFor("cuda", {}); }
 

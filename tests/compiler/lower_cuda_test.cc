@@ -17,12 +17,7 @@ using testing::CudaTarget;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Lower;
-
-std::vector<std::string> Specs(const plan::TargetT& target) {
-  std::vector<std::string> texts;
-  for (const auto& kernel : target.kernels) texts.push_back(kernel->spec);
-  return texts;
-}
+using testing::Specs;
 
 // One layer with a tied head that caps its logits.
 constexpr absl::string_view kDecoder = R"(

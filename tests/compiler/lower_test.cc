@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Lower;
+using testing::Specs;
 
 std::string OperandText(const plan::TargetT& target, const plan::Operand& operand) {
   const plan::ProgramT& program = *target.programs[0];
@@ -43,12 +44,6 @@ std::vector<std::string> Launches(const plan::TargetT& target) {
                                  absl::StrJoin(launch->inputs, ", ", append), " -> ",
                                  absl::StrJoin(launch->outputs, ", ", append)));
   }
-  return texts;
-}
-
-std::vector<std::string> Specs(const plan::TargetT& target) {
-  std::vector<std::string> texts;
-  for (const auto& kernel : target.kernels) texts.push_back(kernel->spec);
   return texts;
 }
 
