@@ -83,6 +83,36 @@ absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::Pro
   return limits;
 }
 
+absl::Status LimitLookups(const RowOperands& rows, const plan::ProgramT& program,
+                          const plan::LaunchT& launch, StepLimits& limits) {
+  // Of the program's argument that a function's argument is, "" where it is none.
+  const auto name_of = [&](int argument) -> absl::string_view {
+    if (argument < 0 || static_cast<size_t>(argument) >= launch.inputs.size()) return "";
+    const plan::Operand& operand = launch.inputs[static_cast<size_t>(argument)];
+    if (operand.kind() != plan::OperandKind::Argument) return "";
+    return program.arguments[operand.index()]->name;
+  };
+  const auto bad = [&launch](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
+  };
+  for (const int argument : rows.takes) {
+    if (name_of(argument) != "rows") {
+      return bad("takes rows by other numbers than those of the rows with logits");
+    }
+  }
+  for (const RowOperands::Look& look : rows.looks) {
+    const absl::string_view name = name_of(look.argument);
+    if (name == "ids") {
+      limits.ids = std::min(limits.ids, look.limit);
+    } else if (name == "pos") {
+      limits.positions = std::min(limits.positions, look.limit);
+    } else {
+      return bad("looks up what is neither an id nor a position");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckStep(const Step& step, const StepLimits& limits, int32_t pool_pages,
                        size_t logit_floats) {
   const auto rows = static_cast<int64_t>(step.ids.size());

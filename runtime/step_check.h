@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "codegen/row_operands.h"
 #include "ir/plan_generated.h"
 #include "runtime/device.h"
 
@@ -31,6 +32,12 @@ struct StepLimits {
 
 // INVALID_ARGUMENT when the program's result, if it has one, is not logits with a fixed vocabulary.
 absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program);
+
+// Lowers `limits` to the tables in which a launch of a row kernel looks up ids and positions.
+// INVALID_ARGUMENT when it looks up or takes rows by any other numbers, which no step's check
+// covers.
+absl::Status LimitLookups(const RowOperands& rows, const plan::ProgramT& program,
+                          const plan::LaunchT& launch, StepLimits& limits);
 
 // INVALID_ARGUMENT naming the row or sequence, the value and what is allowed; FAILED_PRECONDITION
 // when a sequence lacks the encoder output that the program reads.

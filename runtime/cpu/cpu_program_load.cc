@@ -214,6 +214,7 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
     tasks_.push_back({index, Part::kMerge});
   } else {
     QUIRE_RETURN_IF_ERROR(BindRows(launch, inputs, bound));
+    QUIRE_RETURN_IF_ERROR(LimitLookups(bound.kernel->rows, program, launch, limits_));
     tasks_.push_back({index, Part::kMain});
   }
   bound.pointers.resize(bound.operands.size());
@@ -221,7 +222,7 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
   return absl::OkStatus();
 }
 
-// Appends of slot v point at V of their layer; look-ups limit the step's ids and positions.
+// Appends of slot v point at V of their layer.
 absl::Status CpuProgram::BindRows(const plan::LaunchT& launch, size_t inputs, Launch& bound) {
   const RowOperands& rows = bound.kernel->rows;
   const size_t appends = rows.append_is_v.size();
@@ -238,21 +239,6 @@ absl::Status CpuProgram::BindRows(const plan::LaunchT& launch, size_t inputs, La
     }
   }
   bound.row_step = &PagesOf(cache).row_step;
-  for (int argument : rows.takes) {
-    if (bound.operands[static_cast<size_t>(argument)].place != Operand::Place::kLogitRows) {
-      return Bad(launch, "takes rows by other numbers than those of the rows with logits");
-    }
-  }
-  for (const RowOperands::Look& look : rows.looks) {
-    const Operand::Place place = bound.operands[static_cast<size_t>(look.argument)].place;
-    if (place == Operand::Place::kIds) {
-      limits_.ids = std::min(limits_.ids, look.limit);
-    } else if (place == Operand::Place::kPositions) {
-      limits_.positions = std::min(limits_.positions, look.limit);
-    } else {
-      return Bad(launch, "looks up what is neither an id nor a position");
-    }
-  }
   return absl::OkStatus();
 }
 

@@ -120,7 +120,6 @@ class CudaProgram : public Program {
                            const WeightSource& source);
   absl::Status BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch,
                           const plan::TargetT& target);
-  absl::Status LimitRows(const plan::LaunchT& launch, const Launch& bound);
 
   // Memory and resolving (cuda_program_bind.cc).
   absl::Status MakeRoom(const Room& wanted);

@@ -193,32 +193,8 @@ absl::Status CudaProgram::BindLaunch(const plan::ProgramT& program, const plan::
     QUIRE_RETURN_IF_ERROR(bind(launch.inputs[i], i));
   }
   for (const plan::Operand& output : launch.outputs) QUIRE_RETURN_IF_ERROR(bind(output, 0));
-  QUIRE_RETURN_IF_ERROR(LimitRows(launch, bound));
+  QUIRE_RETURN_IF_ERROR(LimitLookups(kernels_[launch.kernel].rows, program, launch, limits_));
   launches_.push_back(std::move(bound));
-  return absl::OkStatus();
-}
-
-// Look-ups limit the step's ids and positions.
-absl::Status CudaProgram::LimitRows(const plan::LaunchT& launch, const Launch& bound) {
-  const RowOperands& rows = kernels_[launch.kernel].rows;
-  for (const int argument : rows.takes) {
-    if (argument < 0 ||
-        bound.operands[static_cast<size_t>(argument)].place != Operand::Place::kLogitRows) {
-      return Bad(launch, "takes rows by other numbers than those of the rows with logits");
-    }
-  }
-  for (const RowOperands::Look& look : rows.looks) {
-    const Operand::Place place = look.argument < 0
-                                     ? Operand::Place::kBuffer
-                                     : bound.operands[static_cast<size_t>(look.argument)].place;
-    if (place == Operand::Place::kIds) {
-      limits_.ids = std::min(limits_.ids, look.limit);
-    } else if (place == Operand::Place::kPositions) {
-      limits_.positions = std::min(limits_.positions, look.limit);
-    } else {
-      return Bad(launch, "looks up what is neither an id nor a position");
-    }
-  }
   return absl::OkStatus();
 }
 
