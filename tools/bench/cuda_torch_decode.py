@@ -5,12 +5,15 @@
 
 A case is tokens of the prompt, tokens generated, sequences. Weights are random bf16 of Llama-7B's geometry, keys and values lie
 in one contiguous piece of the right length, the step is one torch.compile'd function: the fastest that PyTorch alone does.
+Compiling a case takes minutes of one core, so each has a process: they compile side by side, and are then timed one by one.
 Prints one JSON line a case: latency_s, from ids of the prompt to the last token; step_ms, of a decode step in the middle.
 """
 import argparse
 import json
 import math
+import multiprocessing
 import statistics
+import sys
 import time
 
 import torch
@@ -75,11 +78,11 @@ def median_ms(run, count):
 
 
 @torch.no_grad()
-def measure(model, prompt, gen, batch, rounds):
+def prepare(model, prompt, gen, batch):
+    """Compiles and records what a case runs; returns what measures it."""
     shape = (batch, model.kv_heads, prompt + gen, model.head)
     keys = [torch.zeros(shape, device="cuda", dtype=torch.bfloat16) for _ in range(model.layers)]
     values = [torch.zeros_like(k) for k in keys]
-    torch._dynamo.reset()
     prefill = torch.compile(model.step, dynamic=False)
     step = torch.compile(model.step, dynamic=False)
     ids = torch.randint(model.vocabulary // 8, model.vocabulary, (batch, prompt), device="cuda")
@@ -103,8 +106,8 @@ def measure(model, prompt, gen, batch, rounds):
         position.add_(1)
     for _ in range(2):
         prefill(ids, first, keys, values, None)
-    latencies = []
-    for _ in range(rounds):
+
+    def whole():
         torch.cuda.synchronize()
         begin = time.perf_counter()
         current.copy_(prefill(ids, first, keys, values, None))
@@ -112,16 +115,33 @@ def measure(model, prompt, gen, batch, rounds):
         for _ in range(gen - 1):
             graph.replay()
         torch.cuda.synchronize()
-        latencies.append(time.perf_counter() - begin)
+        return time.perf_counter() - begin
 
     def middle():
         position.fill_(prompt + gen // 2)
         graph.replay()
 
-    kv_bytes = 4 * model.layers * batch * model.kv_heads * (prompt + gen // 2) * model.head
-    return {"prompt": prompt, "gen": gen, "batch": batch, "kv_heads": model.kv_heads,
-            "latency_s": statistics.median(latencies), "step_ms": median_ms(middle, 10),
-            "needed_bytes": model.weight_bytes() + kv_bytes}
+    @torch.no_grad()
+    def measure(rounds):
+        kv_bytes = 4 * model.layers * batch * model.kv_heads * (prompt + gen // 2) * model.head
+        return {"prompt": prompt, "gen": gen, "batch": batch, "kv_heads": model.kv_heads,
+                "latency_s": statistics.median(whole() for _ in range(rounds)), "step_ms": median_ms(middle, 10),
+                "needed_bytes": model.weight_bytes() + kv_bytes}
+
+    return measure
+
+
+def run_case(case, a, compiled, turn):
+    try:
+        torch.manual_seed(0)
+        measure = prepare(Llama(a.layers, a.heads, a.kv_heads), *map(int, case.split(",")))
+        torch.cuda.synchronize()
+        compiled.wait()
+    except BaseException:
+        compiled.abort()
+        raise
+    with turn:
+        print(json.dumps(measure(a.rounds)), flush=True)
 
 
 def main():
@@ -130,12 +150,15 @@ def main():
     for name, value in {"layers": 32, "heads": 32, "kv-heads": 32, "rounds": 5}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     a = parser.parse_args()
-    torch.manual_seed(0)
-    model = Llama(a.layers, a.heads, a.kv_heads)
-    for case in a.case:
-        print(json.dumps(measure(model, *map(int, case.split(",")), a.rounds)), flush=True)
-        torch.cuda.empty_cache()
+    spawn = multiprocessing.get_context("spawn")
+    compiled, turn = spawn.Barrier(len(a.case)), spawn.Lock()
+    cases = [spawn.Process(target=run_case, args=(case, a, compiled, turn)) for case in a.case]
+    for process in cases:
+        process.start()
+    for process in cases:
+        process.join()
+    return max(abs(process.exitcode) for process in cases)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
