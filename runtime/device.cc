@@ -15,6 +15,12 @@ absl::Status Program::RunGreedy(const Step& step, PagePool& pool,
   return absl::UnimplementedError("the program gives whole rows of logits only");
 }
 
+absl::Status Program::RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
+                                 LaunchWatcher watcher) {
+  (void)step, (void)pool, (void)logits, (void)watcher;
+  return absl::UnimplementedError("the device does not run a step launch by launch");
+}
+
 absl::Status Program::Reserve(const StepRoom& room) {
   (void)room;
   return absl::OkStatus();

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -83,6 +84,21 @@ struct KernelUse {
   double ms = 0;
 };
 
+// What a program's memory holds between two launches of a step: for comparisons of each launch with
+// its definition.
+class LaunchMemory {
+ public:
+  virtual ~LaunchMemory() = default;
+  // The elements of a buffer of the program, those of the step's rows, in the buffer's type.
+  virtual absl::StatusOr<std::vector<uint8_t>> ReadBuffer(uint32_t buffer) const = 0;
+  // K or V of one layer (by its index in Target.kv_layers) and one sequence of the step:
+  // [context tokens, heads, dim] in the layer's type.
+  virtual absl::StatusOr<std::vector<uint8_t>> ReadLayer(uint32_t layer, bool is_v,
+                                                         size_t sequence) const = 0;
+};
+// Called after launch `launch` of the plan's program, before the next one runs.
+using LaunchWatcher = absl::FunctionRef<absl::Status(size_t launch, const LaunchMemory& memory)>;
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -96,6 +112,9 @@ class Program {
   virtual absl::Status RunGreedy(const Step& step, PagePool& pool,
                                  absl::Span<GreatestLogit> greatest);
   virtual bool finds_greatest() const { return false; }
+  // As Run, launch by launch: slow, for tools. UNIMPLEMENTED on a device that cannot.
+  virtual absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
+                                  LaunchWatcher watcher);
   // Bytes of one page over all layers, before any pool exists.
   virtual int64_t page_bytes() const = 0;
   virtual absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) = 0;

@@ -35,7 +35,18 @@ absl::Status StepRunner::Encode() {
   std::vector<int32_t> positions(shape_.source.size());
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<SequenceRows> sequences = {{0, tokens, tokens, encoder_pages_}};
-  return shape_.encoder->Run({shape_.source, positions, {}, sequences}, *encoder_pool_, {});
+  return Run("encode", *shape_.encoder, {shape_.source, positions, {}, sequences}, *encoder_pool_,
+             {});
+}
+
+absl::Status StepRunner::Run(absl::string_view name, Program& program, const Step& step,
+                             PagePool& pool, absl::Span<float> logits) const {
+  StepWatcher* watcher = shape_.watcher;
+  if (watcher == nullptr) return program.Run(step, pool, logits);
+  QUIRE_RETURN_IF_ERROR(watcher->Begin(name, step));
+  return program.RunWatched(step, pool, logits, [&](size_t launch, const LaunchMemory& memory) {
+    return watcher->After(launch, memory);
+  });
 }
 
 absl::StatusOr<std::vector<float>> StepRunner::Append(absl::Span<const std::vector<int32_t>> ids) {
@@ -62,8 +73,9 @@ absl::StatusOr<std::vector<float>> StepRunner::Append(absl::Span<const std::vect
   std::vector<int32_t> rows(all_ids.size());
   std::iota(rows.begin(), rows.end(), 0);
   std::vector<float> logits(all_ids.size() * static_cast<size_t>(shape_.vocabulary));
-  QUIRE_RETURN_IF_ERROR(program_->Run({all_ids, positions, rows, sequences, encoder_pool_.get()},
-                                      *pool_, absl::MakeSpan(logits)));
+  QUIRE_RETURN_IF_ERROR(Run("step", *program_,
+                            {all_ids, positions, rows, sequences, encoder_pool_.get()}, *pool_,
+                            absl::MakeSpan(logits)));
   return logits;
 }
 

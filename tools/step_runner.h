@@ -7,11 +7,21 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/device.h"
 
 namespace quire {
+
+// Sees every launch of the steps that a runner runs.
+class StepWatcher {
+ public:
+  virtual ~StepWatcher() = default;
+  virtual absl::Status Begin(absl::string_view program, const Step& step) = 0;
+  virtual absl::Status After(size_t launch, const LaunchMemory& memory) = 0;
+};
 
 struct StepRunnerShape {
   int32_t vocabulary = 0;
@@ -21,6 +31,7 @@ struct StepRunnerShape {
   // Of a model with an encoder: what every sequence decodes over.
   Program* encoder = nullptr;
   std::vector<int32_t> source = {};
+  StepWatcher* watcher = nullptr;  // must outlive the runner
 };
 
 class StepRunner {
@@ -37,6 +48,8 @@ class StepRunner {
  private:
   StepRunner(Program* program, const StepRunnerShape& shape) : program_(program), shape_(shape) {}
   absl::Status Encode();
+  absl::Status Run(absl::string_view name, Program& program, const Step& step, PagePool& pool,
+                   absl::Span<float> logits) const;
 
   Program* program_;
   StepRunnerShape shape_;

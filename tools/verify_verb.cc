@@ -2,7 +2,9 @@
 //
 // Against the reference: logits of a short prompt in one step, and of some tokens after it, one
 // step each, with the definition in double precision on the same weights; and with it, the lowered
-// program in double precision, which must mean the same. Against itself: the same
+// program in double precision, which must mean the same. And each launch of two steps beside the
+// lowered program, by itself: what finds a wrong weight where 8-bit activations would hide it in
+// the logits. Against itself: the same
 // logits bit for bit when the prompt comes in pieces, or beside other sequences; on a CPU on
 // another number of threads, on a GPU with kernels launched one by one. And the same tokens from an
 // engine that has to take a request's pages away and compute it again.
@@ -17,12 +19,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "ir/file.h"
 #include "ir/status.h"
 #include "runtime/engine.h"
 #include "tools/cli.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/step_runner.h"
+#include "tools/verify_launches.h"
 #include "tools/verify_reference.h"
 
 namespace quire {
@@ -56,6 +60,8 @@ class Verifier {
     bool same = true;
     if (!options_.no_reference) {
       QUIRE_ASSIGN_OR_RETURN(same, CompareWithReference(base));
+      QUIRE_ASSIGN_OR_RETURN(const bool launches_same, CompareLaunches());
+      same &= launches_same;
     }
     for (const Way& way : Ways()) {
       QUIRE_ASSIGN_OR_RETURN(const Logits logits, way.compute(*session_.model));
@@ -93,11 +99,13 @@ class Verifier {
   int32_t prompt_tokens() const { return static_cast<int32_t>(ids_.size()) - options_.steps; }
   size_t V() const { return static_cast<size_t>(session_.vocabulary()); }
 
-  absl::StatusOr<StepRunner> NewRunner(const Model& model, int32_t sequences) const {
-    return StepRunner::Create(&model.program(),
-                              {session_.vocabulary(), session_.target->page_tokens, sequences,
-                               static_cast<int32_t>(ids_.size()), model.encoder(), source_},
-                              options_.seed + static_cast<uint32_t>(sequences));
+  absl::StatusOr<StepRunner> NewRunner(const Model& model, int32_t sequences,
+                                       StepWatcher* watcher = nullptr) const {
+    return StepRunner::Create(
+        &model.program(),
+        {session_.vocabulary(), session_.target->page_tokens, sequences,
+         static_cast<int32_t>(ids_.size()), model.encoder(), source_, watcher},
+        options_.seed + static_cast<uint32_t>(sequences));
   }
 
   // The prompt in pieces of these sizes, repeated; then a token a step.
@@ -161,6 +169,49 @@ class Verifier {
     const bool prefill = CompareRows("prefill", base, reference, 0, prompt);
     const bool decode = CompareRows("decode", base, reference, prompt, ids_.size());
     return lowered && prefill && decode;
+  }
+
+  // A step of the whole prompt and one of a single token, launch by launch.
+  absl::StatusOr<bool> CompareLaunches() const {
+    const plan::PlanT& plan = session_.model->plan();
+    const TensorFiles files(plan, FolderOf(options_.session.plan),
+                            options_.session.model.weights_dir);
+    QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LaunchVerifier> verifier,
+                           LaunchVerifier::Create(plan, *session_.target, files));
+    const absl::Status run = RunWatched(*verifier);
+    if (absl::IsUnimplemented(run)) {
+      std::printf("launches: not compared: %s\n", std::string(run.message()).c_str());
+      return true;
+    }
+    QUIRE_RETURN_IF_ERROR(run);
+    for (const LaunchVerifier::Worst& off : verifier->different()) {
+      std::printf(
+          "launches: DIFFERS: %s: %zu of %zu elements; %s is %.9g, not %.9g: off by %.2e, "
+          "allowed %.2e\n",
+          off.launch.c_str(), off.different, off.elements, off.where.c_str(), off.got, off.expected,
+          off.error, off.allowed);
+    }
+    const bool same = verifier->different_launches() == 0;
+    const LaunchVerifier::Worst& worst = verifier->worst();
+    std::printf(
+        "launches: %s: %lld of %lld launches, %lld elements, beside the lowered program in double "
+        "precision, each on what the launches before it left",
+        same ? "ok" : "DIFFERS",
+        static_cast<long long>(verifier->launches() - verifier->different_launches()),
+        static_cast<long long>(verifier->launches()), static_cast<long long>(verifier->elements()));
+    if (same) {
+      std::printf("; worst: %s, %s is off by %.2e, allowed %.2e", worst.launch.c_str(),
+                  worst.where.c_str(), worst.error, worst.allowed);
+    }
+    std::printf("\n");
+    return same;
+  }
+
+  absl::Status RunWatched(LaunchVerifier& verifier) const {
+    QUIRE_ASSIGN_OR_RETURN(StepRunner runner, NewRunner(*session_.model, 1, &verifier));
+    const auto decoded = ids_.begin() + prompt_tokens();
+    QUIRE_RETURN_IF_ERROR(runner.Append({std::vector<int32_t>(ids_.begin(), decoded)}).status());
+    return runner.Append({std::vector<int32_t>(decoded, decoded + 1)}).status();
   }
 
   // Rows [begin, end) of both; the row that is printed is the worst beside what it may be.

@@ -31,13 +31,17 @@ absl::StatusOr<std::unique_ptr<PagePool>> CpuProgram::CreatePool(int32_t pages) 
   return CpuPagePool::Create(pages, std::max<int64_t>(64, page_bytes()));
 }
 
-absl::Status CpuProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
-  auto* pages = dynamic_cast<CpuPagePool*>(&pool);
+absl::Status CpuProgram::Check(const Step& step, PagePool& pool, absl::Span<float> logits) const {
+  const auto* pages = dynamic_cast<const CpuPagePool*>(&pool);
   if (pages == nullptr || pages->page_bytes() < page_bytes()) {
     return absl::InvalidArgumentError("step: pages are not of this program");
   }
-  QUIRE_RETURN_IF_ERROR(CheckStep(step, limits_, pages->page_count(), logits.size()));
-  QUIRE_RETURN_IF_ERROR(Prepare(step, *pages, logits));
+  return CheckStep(step, limits_, pages->page_count(), logits.size());
+}
+
+absl::Status CpuProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
+  QUIRE_RETURN_IF_ERROR(Check(step, pool, logits));
+  QUIRE_RETURN_IF_ERROR(Prepare(step, dynamic_cast<CpuPagePool&>(pool), logits));
   device_.threads().Run(*line_);
   return absl::OkStatus();
 }

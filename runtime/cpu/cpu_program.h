@@ -44,6 +44,8 @@ class CpuProgram : public Program {
   ~CpuProgram() override;
 
   absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
+  absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
+                          LaunchWatcher watcher) override;
   bool reads_encoder() const override { return limits_.reads_encoder; }
   int64_t page_bytes() const override { return LayoutOf(own_).page_bytes; }
   absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
@@ -57,6 +59,11 @@ class CpuProgram : public Program {
     uint32_t buffer = 0;
     plan::KvCache cache = plan::KvCache::Self;
     int64_t layer_offset = 0;  // in page 0 of the cache's pages
+  };
+  class StepMemory;  // of a step that is watched (cpu_program_watch.cc)
+  struct LayerForm {
+    plan::KvCache cache;
+    int64_t heads, k_dim, v_dim, element_bytes;
   };
   // The pages of one class, in the step at hand.
   struct Pages {
@@ -107,6 +114,7 @@ class CpuProgram : public Program {
   absl::Status Finish();
 
   // Running (cpu_program.cc).
+  absl::Status Check(const Step& step, PagePool& pool, absl::Span<float> logits) const;
   absl::Status Prepare(const Step& step, CpuPagePool& pool, absl::Span<float> logits);
   absl::Status PreparePages(const Step& step, CpuPagePool& pool);
   void PlaceRows(Pages& pages, int64_t rows) const;
@@ -127,7 +135,7 @@ class CpuProgram : public Program {
   plan::KvCache own_ = plan::KvCache::Self;  // the class of the pool that it is run with
   KvLayout layouts_[kCaches];
   Pages pages_[kCaches];
-  std::vector<plan::KvCache> cache_of_;           // of each KV layer
+  std::vector<LayerForm> layer_forms_;            // of each KV layer
   HostMemory run_pages_;                          // of the class that lasts for one run
   std::vector<int32_t> run_table_;                // 0, 1, 2, ...
   std::map<uint32_t, const CpuKernel*> kernels_;  // by index into Target.kernels
@@ -139,6 +147,7 @@ class CpuProgram : public Program {
   std::vector<Task> tasks_;
   std::map<std::pair<const CpuKernel*, plan::KvCache>, std::unique_ptr<AttentionWork>> attention_;
   std::vector<plan::Linear> buffers_;  // offsets into the arena
+  std::vector<plan::Linear> buffer_bytes_;
   plan::Linear arena_form_;
   std::optional<uint32_t> result_;  // the buffer that holds the logits
   StepLimits limits_;

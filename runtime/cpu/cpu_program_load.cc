@@ -60,9 +60,16 @@ absl::StatusOr<std::unique_ptr<CpuProgram>> CpuProgram::Load(CpuDevice& device,
     QUIRE_ASSIGN_OR_RETURN(loaded->layouts_[i],
                            KvLayout::Create(target, static_cast<plan::KvCache>(i)));
   }
-  for (const auto& layer : target.kv_layers) loaded->cache_of_.push_back(layer->cache);
+  for (const auto& layer : target.kv_layers) {
+    // KvLayout knows the type.
+    loaded->layer_forms_.push_back({layer->cache, layer->heads, layer->k_dim, layer->v_dim,
+                                    InfoOf(*ParseDType(layer->dtype)).block_bytes});
+  }
   if (program->name == "encode") loaded->own_ = plan::KvCache::Cross;
-  for (const auto& buffer : program->buffers) loaded->buffers_.push_back(*buffer->offset);
+  for (const auto& buffer : program->buffers) {
+    loaded->buffers_.push_back(*buffer->offset);
+    loaded->buffer_bytes_.push_back(*buffer->bytes);
+  }
   loaded->arena_form_ = *program->arena;
   QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
   if (!program->results.empty()) loaded->result_ = program->results[0].index();
@@ -157,7 +164,7 @@ absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operan
       return bound;
     case plan::OperandKind::KvLayer:
       bound.place = Operand::Place::kLayer;
-      bound.cache = cache_of_[operand.index()];
+      bound.cache = layer_forms_[operand.index()].cache;
       bound.layer_offset = LayoutOf(bound.cache).layers[operand.index()].offset;
       return bound;
     case plan::OperandKind::None:

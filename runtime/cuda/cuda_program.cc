@@ -29,6 +29,10 @@ absl::StatusOr<std::unique_ptr<PagePool>> CudaProgram::CreatePool(int32_t pages)
 
 absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
   QUIRE_ASSIGN_OR_RETURN(const Key key, Start(step, pool, logits.size()));
+  return BringLogits(key, logits);
+}
+
+absl::Status CudaProgram::BringLogits(const Key& key, absl::Span<float> logits) {
   return Bring(
       logits.data(),
       arena_.at() + static_cast<uint64_t>(Evaluate(buffers_[result_], key.first, key.second)),
@@ -54,8 +58,8 @@ absl::Status CudaProgram::Bring(void* to, CuDevicePtr from, size_t bytes) {
   return context_.Synchronize();
 }
 
-absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& pool,
-                                                    size_t logit_floats) {
+absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, PagePool& pool,
+                                                           size_t logit_floats) {
   auto* pages = dynamic_cast<CudaPagePool*>(&pool);
   if (pages == nullptr || !pages->Has(pages_)) {
     return absl::InvalidArgumentError("step: pages are not of this program");
@@ -69,40 +73,52 @@ absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& 
   QUIRE_RETURN_IF_ERROR(MakeRoom({T, R, static_cast<int64_t>(step.sequences.size()),
                                   page_tokens == 0 ? 0 : PagesOfStep(step, page_tokens)}));
   QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages));
-  const CudaDriver& driver = context_.driver();
-  const bool is_graph = T <= kGraphRows && !device_.options().eager;
-  if (is_graph && bucket->graph == nullptr) QUIRE_RETURN_IF_ERROR(Capture(bucket));
-  const int64_t block_bytes = WriteStepBlock(step, T, R, page_tokens, staged_block_.data());
+  const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, staged_block_.data());
+  return Prepared{{T, R}, bucket, bytes};
+}
+
+absl::Status CudaProgram::CopyBlock(const Prepared& prepared) {
+  return context_.Check(context_.driver().MemcpyHtoDAsync(block_.at(), staged_block_.data(),
+                                                          static_cast<size_t>(prepared.block_bytes),
+                                                          context_.stream()),
+                        "copying a step");
+}
+
+absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& pool,
+                                                    size_t logit_floats) {
+  QUIRE_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(step, pool, logit_floats));
+  Bucket& bucket = *prepared.bucket;
+  const bool is_graph = prepared.key.first <= kGraphRows && !device_.options().eager;
+  if (is_graph && bucket.graph == nullptr) QUIRE_RETURN_IF_ERROR(Capture(&bucket));
+  QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
   QUIRE_RETURN_IF_ERROR(
-      context_.Check(driver.MemcpyHtoDAsync(block_.at(), staged_block_.data(),
-                                            static_cast<size_t>(block_bytes), context_.stream()),
-                     "copying a step"));
-  QUIRE_RETURN_IF_ERROR(
-      is_graph
-          ? context_.Check(driver.GraphLaunch(bucket->graph, context_.stream()), "launching a step")
-          : Enqueue(*bucket));
-  return Key{T, R};
+      is_graph ? context_.Check(context_.driver().GraphLaunch(bucket.graph, context_.stream()),
+                                "launching a step")
+               : Enqueue(bucket));
+  return prepared.key;
 }
 
 absl::Status CudaProgram::Enqueue(const Bucket& bucket) {
+  for (const Call& call : bucket.calls) QUIRE_RETURN_IF_ERROR(Enqueue(call));
+  return absl::OkStatus();
+}
+
+absl::Status CudaProgram::Enqueue(const Call& call) {
   CuLaunchAttribute attribute = {};
   attribute.id = CuLaunchAttribute::kProgrammaticSerialization;
   attribute.value = 1;
   CuLaunchConfig config = {};
+  config.grid_x = call.grid;
+  config.block_x = call.threads;
   config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
+  config.shared_bytes = call.shared_bytes;
   config.stream = context_.stream();
   config.attributes = &attribute;
   config.attribute_count = 1;
-  for (const Call& call : bucket.calls) {
-    config.grid_x = call.grid;
-    config.block_x = call.threads;
-    config.shared_bytes = call.shared_bytes;
-    QUIRE_RETURN_IF_ERROR(context_.Check(
-        context_.driver().LaunchKernelEx(&config, call.function,
-                                         const_cast<void**>(call.arguments.data()), nullptr),
-        "launching a kernel"));
-  }
-  return absl::OkStatus();
+  return context_.Check(
+      context_.driver().LaunchKernelEx(&config, call.function,
+                                       const_cast<void**>(call.arguments.data()), nullptr),
+      "launching a kernel");
 }
 
 absl::Status CudaProgram::Capture(Bucket* bucket) {

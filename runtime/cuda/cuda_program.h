@@ -49,6 +49,8 @@ class CudaProgram : public Program {
   absl::Status RunGreedy(const Step& step, PagePool& pool,
                          absl::Span<GreatestLogit> greatest) override;
   bool finds_greatest() const override { return finds_greatest_; }
+  absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
+                          LaunchWatcher watcher) override;
   int64_t page_bytes() const override { return pages_.page_bytes; }
   absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
   absl::Status Reserve(const StepRoom& room) override;
@@ -77,8 +79,10 @@ class CudaProgram : public Program {
     int64_t plan_offset = 0;              // of its memory
     bool is_used = false;
   };
+  static constexpr size_t kNoLaunch = ~size_t{0};
   // A launch as the driver takes it.
   struct Call {
+    size_t launch = kNoLaunch;  // index into launches_, but for what prepares kernels
     CuFunction function = nullptr;
     unsigned grid = 1, threads = 1, shared_bytes = 0;
     std::vector<uint64_t> words;
@@ -92,6 +96,17 @@ class CudaProgram : public Program {
     uint64_t last_step = 0;
   };
   using Key = std::pair<int64_t, int64_t>;  // T, R
+  // A step that is checked and resolved, its block in staged_block_.
+  struct Prepared {
+    Key key;
+    Bucket* bucket = nullptr;
+    int64_t block_bytes = 0;
+  };
+  class StepMemory;  // of a step that is watched (cuda_program_watch.cc)
+  struct LayerForm {
+    plan::KvCache cache;
+    int64_t heads, k_dim, v_dim, element_bytes;
+  };
   // Buckets and lists that memory suffices for.
   struct Room {
     int64_t T = 0, R = 0, sequences = 0, pages = 0;
@@ -138,10 +153,14 @@ class CudaProgram : public Program {
   void ForgetAll();
 
   // Running (cuda_program.cc).
+  absl::StatusOr<Prepared> Prepare(const Step& step, PagePool& pool, size_t logit_floats);
+  absl::Status CopyBlock(const Prepared& prepared);
   // Enqueues a step; returns its buckets.
   absl::StatusOr<Key> Start(const Step& step, PagePool& pool, size_t logit_floats);
   absl::Status Bring(void* to, CuDevicePtr from, size_t bytes);
+  absl::Status BringLogits(const Key& key, absl::Span<float> logits);
   absl::Status Enqueue(const Bucket& bucket);
+  absl::Status Enqueue(const Call& call);
   absl::Status Capture(Bucket* bucket);
 
   const CudaDevice& device_;
@@ -154,7 +173,10 @@ class CudaProgram : public Program {
   std::vector<CuLibrary> libraries_;
   CudaWeights weights_;
   std::vector<Launch> launches_;
-  std::vector<plan::Linear> buffers_;  // offsets into the arena
+  size_t plan_launches_ = 0;            // those of the plan, the first ones of launches_
+  std::vector<LayerForm> layer_forms_;  // as Target.kv_layers
+  std::vector<plan::Linear> buffers_;   // offsets into the arena
+  std::vector<plan::Linear> buffer_bytes_;
   plan::Linear arena_form_;
   uint32_t result_ = 0;  // the buffer that holds the logits
   StepLimits limits_;

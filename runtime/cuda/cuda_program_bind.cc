@@ -165,6 +165,7 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
     for (const CudaLaunch& launch : launches.launches) {
       QUIRE_ASSIGN_OR_RETURN(Call call,
                              ResolveCall(launch, kernels_[bound.kernel], source, &bound, frame));
+      call.launch = static_cast<size_t>(&bound - launches_.data());
       bucket->calls.push_back(std::move(call));
     }
   }

@@ -47,7 +47,15 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice&
   std::unique_ptr<CudaProgram> loaded(new CudaProgram(device));
   QUIRE_RETURN_IF_ERROR(device.context().MakeCurrent());
   QUIRE_ASSIGN_OR_RETURN(loaded->pages_, CudaPageLayout::Create(target));
-  for (const auto& buffer : program->buffers) loaded->buffers_.push_back(*buffer->offset);
+  for (const auto& buffer : program->buffers) {
+    loaded->buffers_.push_back(*buffer->offset);
+    loaded->buffer_bytes_.push_back(*buffer->bytes);
+  }
+  for (const auto& layer : target.kv_layers) {
+    // CudaPageLayout knows the type.
+    loaded->layer_forms_.push_back({layer->cache, layer->heads, layer->k_dim, layer->v_dim,
+                                    InfoOf(*ParseDType(layer->dtype)).block_bytes});
+  }
   loaded->arena_form_ = *program->arena;
   QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
   loaded->result_ = program->results[0].index();
@@ -56,6 +64,7 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice&
   for (const auto& launch : program->launches) {
     QUIRE_RETURN_IF_ERROR(loaded->BindLaunch(*program, *launch, target));
   }
+  loaded->plan_launches_ = loaded->launches_.size();
   if (loaded->finds_greatest_) {
     CudaProgram::Launch last;
     last.kernel = static_cast<uint32_t>(loaded->kernels_.size() - 1);

@@ -1,6 +1,7 @@
 // The CUDA device from a plan to logits, on a GPU of host memory whose kernels are computed by the
 // reference interpreter: what is bound, padded, copied, captured and freed.
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -138,6 +139,12 @@ class Sequences {
     QUIRE_RETURN_IF_ERROR(program_->RunGreedy(step(), *pool_, absl::MakeSpan(greatest)));
     return greatest;
   }
+  // Appends to the only sequence, launch by launch.
+  absl::Status Watch(const std::vector<int32_t>& part, absl::Span<float> logits,
+                     LaunchWatcher watcher) {
+    Prepare({part});
+    return program_->RunWatched(step(), *pool_, logits, watcher);
+  }
   Step step() const { return {ids_, positions_, rows_, rows_of_}; }
 
  private:
@@ -202,6 +209,37 @@ void ExpectClose(const Fixture& fixture, const std::vector<float>& logits) {
     ASSERT_TRUE(std::isfinite(logits[i])) << i;
   }
   EXPECT_LE(worst, 0.02f * largest);
+}
+
+TEST(CudaProgramTest, AWatchedStepShowsWhatEachLaunchLeaves) {
+  const Fixture fixture = LlamaFixture();
+  Rig rig;
+  ASSERT_TRUE(rig.Load().ok());
+  const std::vector<float> expected = RunIds(rig, fixture, fixture.ids.size());
+  const plan::TargetT& target = rig.plan.target();
+  const plan::ProgramT& step = *target.programs[0];
+  Sequences sequences(rig.program.get(), fixture, target.page_tokens, 1,
+                      static_cast<int32_t>(fixture.ids.size()));
+  std::vector<float> logits(expected.size());
+  std::vector<size_t> seen;
+  std::vector<uint8_t> result;
+  const absl::Status run =
+      sequences.Watch(fixture.ids, absl::MakeSpan(logits),
+                      [&](size_t launch, const LaunchMemory& memory) -> absl::Status {
+                        seen.push_back(launch);
+                        QUIRE_ASSIGN_OR_RETURN(result, memory.ReadBuffer(step.results[0].index()));
+                        const plan::KvLayerT& layer = *target.kv_layers[0];
+                        QUIRE_ASSIGN_OR_RETURN(const auto keys, memory.ReadLayer(0, false, 0));
+                        EXPECT_EQ(keys.size(), fixture.ids.size() * 2 *
+                                                   static_cast<size_t>(layer.heads * layer.k_dim));
+                        return absl::OkStatus();
+                      });
+  ASSERT_TRUE(run.ok()) << run;
+  EXPECT_EQ(logits, expected);
+  ASSERT_EQ(seen.size(), step.launches.size());
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], i);
+  ASSERT_EQ(result.size(), logits.size() * sizeof(float));
+  EXPECT_EQ(std::memcmp(result.data(), logits.data(), result.size()), 0);
 }
 
 TEST(CudaProgramTest, EqualsTransformersAndLeavesNothing) {

@@ -135,6 +135,7 @@ class VerifyTest(QuireTest):
         out, _ = self.quire("verify", "story.qplan", "-p", PROMPTS[0])
         self.assertEqual(out.count("passes: ok: "), 1)
         self.assertEqual(out.count("reference: ok: "), 2)
+        self.assertRegex(out, r"(?m)^launches: ok: (\d+) of \1 launches, ")
         self.assertEqual(out.count("same bits: ok: "), 7)
         self.assertRegex(out, r"(?m)^same tokens: ok: \d+ of an engine that preempted [1-9]\d* times$")
 
@@ -146,6 +147,7 @@ class VerifyTest(QuireTest):
         plan.write_bytes(content)
         out, _ = self.quire("verify", "packed.qplan", code=VERIFICATION)
         self.assertRegex(out, r"reference: DIFFERS: prefill of 16 tokens: relative error of the logits \S+, allowed \S+;")
+        self.assertRegex(out, r"(?m)^launches: DIFFERS: launch \d+ of step, .* off by ")
         self.error("check", "packed.qplan", "--contents", "-q", code=FAILURE)
 
 

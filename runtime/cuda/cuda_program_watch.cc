@@ -1,0 +1,91 @@
+// A step launch by launch, waiting for each, and what it leaves in memory.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ir/dtype.h"
+#include "ir/plan_check.h"
+#include "ir/status.h"
+#include "runtime/cuda/cuda_program.h"
+
+namespace quire {
+
+class CudaProgram::StepMemory : public LaunchMemory {
+ public:
+  StepMemory(CudaProgram& program, const Step& step, const CudaPagePool& pool, Key bucket)
+      : program_(program), step_(step), pool_(pool), bucket_(bucket) {}
+
+  absl::StatusOr<std::vector<uint8_t>> ReadBuffer(uint32_t buffer) const override {
+    if (buffer >= program_.buffers_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the program has no buffer ", buffer));
+    }
+    const int64_t bytes =
+        Evaluate(program_.buffer_bytes_[buffer], static_cast<int64_t>(step_.ids.size()),
+                 static_cast<int64_t>(step_.logit_rows.size()));
+    return Read(
+        program_.arena_.at() + static_cast<uint64_t>(Evaluate(program_.buffers_[buffer],
+                                                              bucket_.first, bucket_.second)),
+        bytes);
+  }
+
+  absl::StatusOr<std::vector<uint8_t>> ReadLayer(uint32_t layer, bool is_v,
+                                                 size_t sequence) const override {
+    if (layer >= program_.layer_forms_.size() || sequence >= step_.sequences.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the step has no KV layer ", layer));
+    }
+    const LayerForm& form = program_.layer_forms_[layer];
+    if (form.cache != plan::KvCache::Self) {
+      return absl::UnimplementedError("the device does not show what an encoder left");
+    }
+    const SequenceRows& rows = step_.sequences[sequence];
+    const int64_t page_tokens = program_.pages_.page_tokens;
+    const int64_t page_bytes = program_.pages_.layer_bytes[layer];
+    const int64_t dim = is_v ? form.v_dim : form.k_dim, row_bytes = dim * form.element_bytes;
+    const int64_t first = is_v ? form.heads * page_tokens * form.k_dim * form.element_bytes : 0;
+    std::vector<uint8_t> read;
+    for (int64_t token = 0; token < rows.context_tokens;) {
+      const int64_t page = rows.pages[static_cast<size_t>(token / page_tokens)];
+      QUIRE_ASSIGN_OR_RETURN(
+          const std::vector<uint8_t> whole,
+          Read(pool_.layer(layer) + static_cast<uint64_t>(page * page_bytes), page_bytes));
+      const int64_t end = std::min<int64_t>(rows.context_tokens, token + page_tokens);
+      for (int64_t slot = 0; token < end; ++token, ++slot) {
+        for (int64_t head = 0; head < form.heads; ++head) {
+          const auto at = whole.begin() + first + (head * page_tokens + slot) * row_bytes;
+          read.insert(read.end(), at, at + row_bytes);
+        }
+      }
+    }
+    return read;
+  }
+
+ private:
+  absl::StatusOr<std::vector<uint8_t>> Read(CuDevicePtr from, int64_t bytes) const {
+    std::vector<uint8_t> read(static_cast<size_t>(bytes));
+    QUIRE_RETURN_IF_ERROR(program_.Bring(read.data(), from, read.size()));
+    return read;
+  }
+
+  CudaProgram& program_;
+  const Step& step_;
+  const CudaPagePool& pool_;
+  const Key bucket_;
+};
+
+absl::Status CudaProgram::RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
+                                     LaunchWatcher watcher) {
+  QUIRE_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(step, pool, logits.size()));
+  QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
+  const StepMemory memory(*this, step, dynamic_cast<const CudaPagePool&>(pool), prepared.key);
+  const std::vector<Call>& calls = prepared.bucket->calls;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    QUIRE_RETURN_IF_ERROR(Enqueue(calls[i]));
+    const bool is_last = i + 1 == calls.size() || calls[i + 1].launch != calls[i].launch;
+    // What prepares kernels, and what finds the greatest logits, are none of the plan's launches.
+    if (!is_last || calls[i].launch >= plan_launches_) continue;
+    QUIRE_RETURN_IF_ERROR(context_.Synchronize());
+    QUIRE_RETURN_IF_ERROR(watcher(calls[i].launch, memory));
+  }
+  return BringLogits(prepared.key, logits);
+}
+
+}  // namespace quire
