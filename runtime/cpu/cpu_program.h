@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,6 +109,8 @@ class CpuProgram : public Program {
   absl::Status LoadKernels(const plan::TargetT& target, const plan::ProgramT& program);
   absl::Status LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
                            const WeightSource& source);
+  std::set<uint32_t> WeightsToCopy(const plan::TargetT& target,
+                                   const plan::ProgramT& program) const;
   absl::Status BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch);
   absl::StatusOr<Operand> Bind(const plan::Operand& operand, const plan::ProgramT& program) const;
   absl::Status BindRows(const plan::LaunchT& launch, size_t inputs, Launch& bound);

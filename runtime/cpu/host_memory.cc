@@ -3,8 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -34,6 +38,17 @@ absl::Status HostMemory::Reserve(int64_t bytes) {
   const int64_t wanted = std::max(bytes, std::min(2 * bytes_, int64_t{1} << 28));
   QUIRE_ASSIGN_OR_RETURN(*this, Allocate(wanted));
   return absl::OkStatus();
+}
+
+int64_t AvailableMemory() {
+  std::ifstream lines("/proc/meminfo");
+  for (std::string line; std::getline(lines, line);) {
+    absl::string_view rest = line;
+    int64_t kilobytes;
+    if (!absl::ConsumePrefix(&rest, "MemAvailable:") || !absl::ConsumeSuffix(&rest, "kB")) continue;
+    if (absl::SimpleAtoi(rest, &kilobytes)) return kilobytes * 1024;
+  }
+  return 0;
 }
 
 }  // namespace quire

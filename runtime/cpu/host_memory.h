@@ -33,6 +33,9 @@ class HostMemory {
   int64_t bytes_ = 0;
 };
 
+// Bytes that the system could still give without writing any to disk; 0 where it does not say.
+int64_t AvailableMemory();
+
 }  // namespace quire
 
 #endif  // QUIRE_RUNTIME_CPU_HOST_MEMORY_H_
