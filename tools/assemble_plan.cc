@@ -126,8 +126,14 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   const std::string checkpoint_path =
       !is_qir ? options.model
               : (options.weights_dir.empty() ? FolderOf(options.model) : options.weights_dir);
-  QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint,
-                         OpenCheckpoint(checkpoint_path.empty() ? "." : checkpoint_path));
+  absl::StatusOr<Checkpoint> opened =
+      OpenCheckpoint(checkpoint_path.empty() ? "." : checkpoint_path);
+  if (!opened.ok() && is_qir && options.weights_dir.empty()) {
+    return WithLine(opened.status(), "fix",
+                    "--weights-dir=DIR, or FILE.gguf, names the checkpoint that a .qir is for");
+  }
+  if (!opened.ok()) return opened.status();
+  Checkpoint& checkpoint = *opened;
   clock.Done("import");
   absl::StatusOr<ModelDef> built =
       is_qir ? LoadQirModel(options.model, options.weights_map, checkpoint)

@@ -171,7 +171,8 @@ VerbMain AddCompileVerb(CLI::App* app) {
   AssembleOptions& assemble = options->assemble;
   app->add_option("model", assemble.model, "model directory, .gguf, .qir or .qplan")->required();
   app->add_option("-o,--output", options->out,
-                  "the plan to write (default: the model's name with .qplan, here)");
+                  "the plan to write (default: the model's name with .qplan, here)")
+      ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
   app->add_flag("--force", options->force, "replace an existing file");
   app->add_option("--weights", options->weights,
                   "ref: name weight files; pack: copy them into the plan")

@@ -1,5 +1,6 @@
 // quire run: prompts in, streamed continuations out.
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -266,7 +267,7 @@ void AddSamplingOptions(CLI::App* app, Options* options) {
           ->check(CLI::Range(0.0, 100.0));
   CLI::Option* top_k =
       app->add_option("--top-k", options->top_k, "draw among so many most probable tokens; 0: all")
-          ->check(CLI::NonNegativeNumber);
+          ->check(CLI::Range(0, INT32_MAX));
   CLI::Option* top_p =
       app->add_option("--top-p", options->top_p, "draw among the most probable that sum to this")
           ->check(CLI::Range(0.0, 1.0));
@@ -299,7 +300,7 @@ void AddBeamOptions(CLI::App* app, Options* options) {
       ->check(CLI::IsMember({"true", "false", "never"}));
   app->add_option("--no-repeat-ngram", options->no_repeat_ngram,
                   "no run of so many tokens stands twice; 0: off")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, INT32_MAX));
 }
 
 }  // namespace
@@ -339,7 +340,7 @@ VerbMain AddRunVerb(CLI::App* app) {
       ->transform(CLI::AsSizeValue(false));
   app->add_option("--chunk", options->engine.chunk_tokens,
                   "tokens of a prompt in one step at most; 0: as the step allows")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, INT32_MAX));
   app->add_option("--output", options->output, "text, ids or json")
       ->check(CLI::IsMember({"text", "ids", "json"}));
   app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");

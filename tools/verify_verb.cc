@@ -352,7 +352,11 @@ absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Ses
 
 // Likewise what an encoder reads; empty for a model without one.
 absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const Session& session) {
-  if (!session.model->info().has_encoder) return std::vector<int32_t>();
+  if (!session.model->info().has_encoder) {
+    if (options.source.empty()) return std::vector<int32_t>();
+    return WithLine(absl::InvalidArgumentError("a source needs a model with an encoder"), "fix",
+                    "give it as the prompt");
+  }
   if (!options.source.empty()) return session.model->Encode(options.source);
   std::vector<int32_t> ids;
   std::mt19937 random(options.seed + 1);

@@ -4,7 +4,7 @@ import json
 
 import quire_test
 from checkpoints import llama_config, llama_shapes, write_llama
-from quire_test import FAILURE, MISMATCH, QuireTest, RESOURCE, UNSUPPORTED
+from quire_test import FAILURE, MISMATCH, QuireTest, RESOURCE, UNSUPPORTED, USAGE
 
 
 class ModelTest(QuireTest):
@@ -60,6 +60,15 @@ class ModelTest(QuireTest):
     def test_no_model(self):
         (self.folder / "empty").mkdir()
         self.assertIn("neither model.safetensors nor", self.error("compile", "empty", code=UNSUPPORTED))
+
+    def test_output_without_a_name(self):
+        write_llama(self.folder / "model")
+        self.assertIn("--output", self.error("compile", "model", "-o", "", code=USAGE))
+        self.assertEqual(self.files(), ["model"])
+
+    def test_qir_without_weights(self):
+        (self.folder / "x.qir").write_text("func @step(%ids: i32[T]) {\n  return %ids\n}\n")
+        self.assertIn("--weights-dir", self.error("compile", "x.qir", code=UNSUPPORTED))
 
     def test_tokenizer_that_is_none(self):
         folder = write_llama(self.folder / "model")
@@ -138,6 +147,15 @@ class RequestTest(QuireTest):
         for verb in ("run", "verify"):
             _, err = self.quire(verb, "x.qplan", "-p", "text", code=UNSUPPORTED)
             self.assertIn("tokenizer", err)
+
+    def test_source_without_encoder(self):
+        for verb in ("run", "verify"):
+            _, err = self.quire(verb, self.story(f"{verb}.qplan"), "--source", "text", code=UNSUPPORTED)
+            self.assertIn("a source needs a model with an encoder", err)
+
+    def test_flags_that_say_what_is_allowed(self):
+        for flag, allowed in (("--chunk=-1", "0 to 2147483647"), ("--top-k=-1", "0 to 2147483647")):
+            self.assertIn(allowed, self.error("run", "x.qplan", "--ids", "1", flag, code=USAGE))
 
     def test_empty_prompt(self):
         (self.folder / "empty.txt").write_text("")
