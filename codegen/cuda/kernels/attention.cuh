@@ -15,10 +15,11 @@
 //   (1) A token's score is one chain of tensor-core steps over D in order, 16 at a time, D padded
 //       with zeros; then Transform() in f32.
 //   (2) The context is cut into chunks of kChunkTokens at multiples of it, and these into steps of
-//       kStepTokens. A chunk starts from m = kLowest, l = 0, o = 0. A step raises m to the largest
-//       score of its visible tokens, rounded up to an integer, so that rescaling l and o by 2^(m -
-//       m') is exact; p = 2^(score - m) rounded to Element, 0 for what the row does not see; l and
-//       o are chains of tensor-core steps over p and ones, p and v, 16 tokens at a time in order.
+//       kStepTokens. A chunk starts from m = kLowest, l = 0, o = 0. Where the largest score of a
+//       step's visible tokens, rounded up to an integer, exceeds m by more than 8, the step raises
+//       m to it: rescaling l and o by 2^(m - m') is exact, and seldom done. p = 2^(score - m)
+//       rounded to Element, 0 for what the row does not see; l and o are chains of tensor-core
+//       steps over p and ones, p and v, 16 tokens at a time in order.
 //       A step with nothing visible changes nothing, so it may be left out; a chunk too.
 //   (3) Chunks are folded in order (FoldScales) from (kLowest, 0, 0) in f32, the sink after them.
 //   (4) y = o * (1 / l), rounded to Element; 0 where l is 0: a row that sees nothing.
@@ -229,9 +230,12 @@ struct WholeSteps {
 
 // ---- sums of a row
 
-// The maximum that a step's largest score raises m to.
+// The maximum that `top`, an integer, raises m to: m is left alone as long as nothing exceeds 2^8,
+// so that sums are seldom scaled.
+DEVICE float Raised(float m, float top) { return top > Add(m, 8.0f) ? top : m; }
+// For the largest of a step's scores.
 DEVICE float RaiseMaximum(float m, float largest) {
-  return Max(m, Ceiling(Mul(largest, kSoftmaxScale)));
+  return Raised(m, Ceiling(Mul(largest, kSoftmaxScale)));
 }
 DEVICE float Weight(float score, float m) { return Exp2(Fma(score, kSoftmaxScale, -m)); }
 
@@ -240,7 +244,7 @@ struct FoldScales {
   float own, more;
   // Raises m.
   DEVICE FoldScales(float& m, float more_m) {
-    const float top = Max(m, more_m);
+    const float top = Raised(m, more_m);
     own = PowerOfTwo(Add(m, -top));
     more = PowerOfTwo(Add(more_m, -top));
     m = top;

@@ -94,7 +94,7 @@ DEVICE float Ceiling(float x) {
   asm("cvt.rpi.f32.f32 %0, %1;" : "=f"(integer) : "f"(x));
   return integer;
 }
-// 2^x for an integer x <= 0, exact; 0 below the normal numbers.
+// 2^x for an integer x below 128, exact; 0 below the normal numbers.
 DEVICE float PowerOfTwo(float x) {
   return FromBits(static_cast<uint32_t>(static_cast<int>(Max(x, -127.0f)) + 127) << 23);
 }
