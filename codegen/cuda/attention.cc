@@ -13,12 +13,15 @@ namespace {
 
 // Constants of codegen/cuda/kernels/attention*.cuh; static_asserts there compare the bytes.
 constexpr int kFewThreads = 128;
+constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWarpgroupTiles = 2, kOnesBytes = 1024;
 constexpr int kChunkTokens = 256, kStepTokens = 64;
 constexpr int kFewRows = 16, kFewRowsMost = 32;
 constexpr int64_t kTileBytes = 48, kHeaderBytes = 32, kStartBytes = 96;
 constexpr int64_t kNoteBytes = 6 * 32 + 16, kPlaceTables = 3;
 constexpr int kMostStages = 6;
 constexpr int64_t kMaxPageUnits = int64_t{1} << 28;
+// More than a layer's pages are; how many there are is not known here.
+constexpr int64_t kMostLayerBytes = int64_t{1} << 38;
 
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
@@ -29,9 +32,15 @@ int64_t SharedRowBytes(int64_t elements) {
   return (units % 8 == 0 ? units : units | 1) * 16;
 }
 
+enum class Body {
+  kFew,         // for tiles of few rows
+  kMany,        // of many
+  kWarpgroups,  // of many, by products of warpgroups
+};
+
 // How an entry fits a device.
 struct Config {
-  bool few = true;  // tiles of few rows, or of many
+  Body body = Body::kFew;
   int threads = kFewThreads;
   int stages = 0;
   int resident = 1;      // blocks a multiprocessor
@@ -39,15 +48,21 @@ struct Config {
 };
 
 // Rows of a tile of many.
-int64_t ManyRows(const AttentionSpec& spec, int threads) {
-  return threads / 2 / (std::max(spec.d, spec.dv) > 128 ? 2 : 1);
+int64_t ManyRows(const AttentionSpec& spec, const Config& many) {
+  if (many.body == Body::kWarpgroups) return kWarpgroupRows;
+  return many.threads / 2 / (std::max(spec.d, spec.dv) > 128 ? 2 : 1);
 }
 
 // Dynamic shared memory of an attention entry.
 int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t stages) {
+  if (config.body == Body::kWarpgroups) {
+    const int64_t row = spec.d * 2;
+    return kWarpgroupTiles * (kWarpgroupRows * row + 3 * 8 + 8) + kOnesBytes +
+           stages * (2 * kStepTokens * row + 2 * 8);
+  }
   const int64_t key_row = SharedRowBytes(spec.d), value_row = SharedRowBytes(spec.dv);
   const int64_t few = kFewRows * (stages * key_row + SharedRowBytes(kStepTokens) + 16) + 16;
-  const int64_t query = config.few ? few : ManyRows(spec, config.threads) * key_row;
+  const int64_t query = config.body == Body::kFew ? few : ManyRows(spec, config) * key_row;
   const int64_t runs = kStepTokens / std::gcd(int64_t{kStepTokens}, spec.page_tokens);
   return RoundUp(query, 128) + stages * kStepTokens * (key_row + value_row) + kNoteBytes +
          kPlaceTables * runs * 4 * (spec.d == spec.dv ? 1 : 2);
@@ -69,13 +84,21 @@ Config Fitted(const AttentionSpec& spec, const CudaLimits& limits, Config config
 
 // Two blocks of few rows a multiprocessor, where each has three stages; otherwise one.
 Config FewConfig(const AttentionSpec& spec, const CudaLimits& limits) {
-  const Config two = Fitted(spec, limits, {true, kFewThreads, 0, 2, 0});
-  return two.stages >= 3 ? two : Fitted(spec, limits, {true, kFewThreads, 0, 1, 0});
+  const Config two = Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 2, 0});
+  return two.stages >= 3 ? two : Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 1, 0});
+}
+// Whether tensor copies bring whole runs of tokens, and a warpgroup's registers hold 64 rows' sums.
+bool HasWarpgroups(const AttentionSpec& spec, const CudaLimits& limits) {
+  return limits.major == 9 && spec.d == spec.dv && (spec.d == 64 || spec.d == 128) &&
+         spec.page_tokens % 8 == 0;
 }
 // As many rows as fit.
 Config ManyConfig(const AttentionSpec& spec, const CudaLimits& limits) {
-  const Config large = Fitted(spec, limits, {false, 256, 0, 1, 0});
-  return large.stages >= 1 ? large : Fitted(spec, limits, {false, 128, 0, 1, 0});
+  if (HasWarpgroups(spec, limits)) {
+    return Fitted(spec, limits, {Body::kWarpgroups, kWarpgroupThreads, 0, 1, 0});
+  }
+  const Config large = Fitted(spec, limits, {Body::kMany, 256, 0, 1, 0});
+  return large.stages >= 1 ? large : Fitted(spec, limits, {Body::kMany, 128, 0, 1, 0});
 }
 
 absl::Status CheckSpec(const AttentionSpec& spec) {
@@ -119,7 +142,7 @@ std::string AlibiSlopes(const AttentionSpec& spec) {
 
 const char* BoolText(bool value) { return value ? "true" : "false"; }
 
-std::string Constants(const AttentionSpec& spec, const Config& config, int many_threads) {
+std::string Constants(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   return absl::StrCat(
       "// ", SpecText(spec),
       "\n#include \"prelude.cuh\"\nusing Element = ", spec.kv == DType::kBF16 ? "Bf16" : "F16",
@@ -133,41 +156,43 @@ std::string Constants(const AttentionSpec& spec, const Config& config, int many_
       ";\nconstexpr double kScale = ", absl::StrFormat("%.17g", spec.scale),
       ", kCap = ", absl::StrFormat("%.17g", spec.cap),
       ";\n__device__ constexpr float kAlibiSlopes[] = {", AlibiSlopes(spec),
-      "};\nconstexpr bool kFew = ", BoolText(config.few),
-      ";\nconstexpr int kThreads = ", config.threads, ", kManyThreads = ", many_threads,
+      "};\nconstexpr bool kFew = ", BoolText(config.body == Body::kFew),
+      ";\nconstexpr int kThreads = ", config.threads, ", kManyRows = ", many_rows,
       ", kStages = ", config.stages, ", kResident = ", config.resident,
       ", kSharedBytes = ", config.shared_bytes, ";\n");
 }
 
-CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int many_threads) {
+CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   CudaEntry entry;
-  entry.entry = config.few ? "attention_few" : "attention_many";
+  entry.entry = config.body == Body::kFew ? "attention_few" : "attention_many";
   entry.block_threads = config.threads;
   entry.shared_bytes = config.shared_bytes;
   const auto parameter = [](bool present, const char* text) { return present ? text : ""; };
   const auto argument = [](bool present, const char* text) { return present ? text : "nullptr"; };
   const bool bias = spec.bias_distances > 0, tree = spec.tree_words > 0;
+  const bool warpgroups = config.body == Body::kWarpgroups;
   entry.source = absl::StrCat(
-      Constants(spec, config, many_threads),
-      "#include \"attention_body.cuh\"\n"
+      Constants(spec, config, many_rows), "#include \"",
+      warpgroups ? "attention_warpgroup.cuh" : "attention_body.cuh",
+      "\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n",
-      entry.entry, "(const Element* q, const Element* layer, ",
-      parameter(bias, "const float* bias, "), parameter(spec.sinks, "const float* sinks, "),
-      parameter(tree, "const uint32_t* tree, "),
-      "Element* y,\n    const int* pages, uint8_t* plan) {\n"
-      "  Attention::Run({q, layer, ",
-      argument(bias, "bias"), ", ", argument(spec.sinks, "sinks"), ", ", argument(tree, "tree"),
-      ", y, pages, plan});\n}\n");
+      entry.entry, "(", parameter(warpgroups, "const __grid_constant__ TensorMap layer_map, "),
+      "const Element* q, const Element* layer, ", parameter(bias, "const float* bias, "),
+      parameter(spec.sinks, "const float* sinks, "), parameter(tree, "const uint32_t* tree, "),
+      "Element* y,\n    const int* pages, uint8_t* plan) {\n  Attention",
+      parameter(warpgroups, "Warpgroup"), "::Run({q, layer, ", argument(bias, "bias"), ", ",
+      argument(spec.sinks, "sinks"), ", ", argument(tree, "tree"), ", y, pages, plan}",
+      parameter(warpgroups, ", layer_map"), ");\n}\n");
   return entry;
 }
 
-CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int many_threads) {
+CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   CudaEntry entry;
   entry.entry = "attention_plan";
   entry.block_threads = kFewThreads;
   entry.shared_bytes = kFewThreads * 12;
   entry.source = absl::StrCat(
-      Constants(spec, config, many_threads),
+      Constants(spec, config, many_rows),
       "#include \"attention_plan.cuh\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads)\n"
       "attention_plan(const StepHeader* header, const StepSequence* sequences, uint8_t* plan,\n"
@@ -183,8 +208,8 @@ class CudaAttention : public CudaKernel {
         multiprocessors_(limits.multiprocessors),
         few_(FewConfig(spec, limits)),
         many_(ManyConfig(spec, limits)) {
-    entries_ = {AttentionEntry(spec, few_, many_.threads),
-                AttentionEntry(spec, many_, many_.threads), PlanEntry(spec, few_, many_.threads)};
+    entries_ = {AttentionEntry(spec, few_, many_rows()), AttentionEntry(spec, many_, many_rows()),
+                PlanEntry(spec, few_, many_rows())};
   }
 
   bool fits() const { return few_.stages > 0 && many_.stages > 0; }
@@ -201,14 +226,15 @@ class CudaAttention : public CudaKernel {
     using Kind = CudaArgument::Kind;
     const int64_t tiles_each = kFewRowsMost / kFewRows;
     const int64_t few_tiles = tiles_each * max_sequences;
-    const int64_t many_tiles = max_rows * group() / ManyRows(spec_, many_.threads) + max_sequences;
+    const int64_t many_tiles = max_rows * group() / many_rows() + max_sequences;
     const int64_t chunks = max_pages * spec_.page_tokens / kChunkTokens + max_sequences;
     const int64_t partial_bytes = kFewRows * (RoundUp(spec_.dv, 16) + 4) * 4;
     const int blocks = multiprocessors_ * few_.resident;
     Preparation preparation;
-    preparation.plan_bytes =
-        kHeaderBytes + blocks * kStartBytes + (few_tiles + many_tiles) * kTileBytes +
-        RoundUp(few_tiles * spec_.hkv * 4, 16) + tiles_each * chunks * spec_.hkv * partial_bytes;
+    preparation.plan_bytes = kHeaderBytes + blocks * kStartBytes +
+                             (few_tiles + many_tiles) * kTileBytes +
+                             RoundUp((few_tiles * spec_.hkv + 1) * 4, 16) +
+                             tiles_each * chunks * spec_.hkv * partial_bytes;
     CudaLaunch launch;
     launch.entry = 2;
     launch.arguments = {{Kind::kHeader, 0},         {Kind::kSequences, 0},
@@ -220,12 +246,20 @@ class CudaAttention : public CudaKernel {
 
  private:
   int64_t group() const { return spec_.hq / spec_.hkv; }
+  int64_t many_rows() const { return ManyRows(spec_, many_); }
 
   CudaLaunch Launch(size_t entry, const Config& config) const {
     using Kind = CudaArgument::Kind;
     CudaLaunch launch;
     launch.entry = entry;
     launch.grid = multiprocessors_ * config.resident;
+    if (config.body == Body::kWarpgroups) {
+      // Keys and values alike, in runs of tokens that lie in one page and one step.
+      const auto run = static_cast<int>(std::gcd(int64_t{kStepTokens}, spec_.page_tokens));
+      launch.tensor_maps = {
+          {{Kind::kOperand, 1}, kMostLayerBytes / (2 * spec_.d), spec_.d, run, true}};
+      launch.arguments = {{Kind::kTensorMap, 0}};
+    }
     const int64_t operands = 3 + (spec_.bias_distances > 0) + spec_.sinks + (spec_.tree_words > 0);
     for (int64_t i = 0; i < operands; ++i) launch.arguments.push_back({Kind::kOperand, i});
     launch.arguments.push_back({Kind::kPages, 0});

@@ -61,11 +61,14 @@ struct CudaArgument {
 };
 
 // A matrix of 16-bit elements as tensor copies see it: rows one after another, columns a multiple
-// of 8; boxes of box_rows x 64 columns, swizzled by 128 bytes (runtime/cuda/tensor_map.h).
+// of 8; boxes of box_rows x 64 columns, swizzled by 128 bytes (runtime/cuda/tensor_map.h). Or, if
+// `grouped`, of box_rows whole rows, a multiple of 8 that begins at one: groups of eight rows, each
+// 64 columns of them after the other; columns are then a multiple of 64.
 struct CudaTensorMap {
   CudaArgument base;  // kOperand or kWorkspace
   int64_t rows = 0, columns = 0;
   int box_rows = 0;
+  bool grouped = false;
 };
 
 struct CudaLaunch {

@@ -9,16 +9,25 @@ absl::StatusOr<EncodedTensorMap> EncodeTensorMap(const CudaDriver& driver, const
   // Enumerators of cuda.h: CU_TENSOR_MAP_DATA_TYPE_UINT16, ..._SWIZZLE_128B, ..._L2_128B. Promotion
   // to 256 bytes was 2 to 6% slower.
   constexpr int kUint16 = 1, kNoInterleave = 0, kSwizzle128 = 3, kPromotion128 = 2, kZeros = 0;
-  const uint64_t extents[] = {static_cast<uint64_t>(map.columns), static_cast<uint64_t>(map.rows)};
-  const uint64_t row_bytes[] = {static_cast<uint64_t>(map.columns) * 2};
-  const uint32_t box[] = {64, static_cast<uint32_t>(map.box_rows)};
-  const uint32_t every[] = {1, 1};
+  const auto columns = static_cast<uint64_t>(map.columns), rows = static_cast<uint64_t>(map.rows);
+  const auto box_rows = static_cast<uint32_t>(map.box_rows);
+  uint64_t extents[] = {columns, rows, 0, 0};
+  uint64_t strides[] = {columns * 2, 0, 0};  // bytes, of the second extent and those behind it
+  uint32_t box[] = {64, box_rows, 0, 0};
+  const uint32_t every[] = {1, 1, 1, 1};
+  int rank = 2;
+  if (map.grouped) {
+    rank = 4;
+    extents[0] = 64, extents[1] = 8, extents[2] = columns / 64, extents[3] = rows / 8;
+    strides[1] = 128, strides[2] = columns * 16;
+    box[1] = 8, box[2] = static_cast<uint32_t>(columns / 64), box[3] = box_rows / 8;
+  }
   EncodedTensorMap encoded;
-  QUIRE_RETURN_IF_ERROR(
-      driver.Check(driver.TensorMapEncodeTiled(&encoded, kUint16, 2, reinterpret_cast<void*>(base),
-                                               extents, row_bytes, box, every, kNoInterleave,
-                                               kSwizzle128, kPromotion128, kZeros),
-                   "cuTensorMapEncodeTiled"));
+  QUIRE_RETURN_IF_ERROR(driver.Check(
+      driver.TensorMapEncodeTiled(&encoded, kUint16, static_cast<uint32_t>(rank),
+                                  reinterpret_cast<void*>(base), extents, strides, box, every,
+                                  kNoInterleave, kSwizzle128, kPromotion128, kZeros),
+      "cuTensorMapEncodeTiled"));
   return encoded;
 }
 

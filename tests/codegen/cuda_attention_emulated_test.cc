@@ -32,13 +32,13 @@ float Value(const char* what, int seed, int64_t position, int64_t element) {
 // Rows of y by (seed, position), as bits.
 using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
 
-// The kernel of one namespace.
-#define QUIRE_KERNEL(name)                                                                         \
+// The kernel of one namespace; `run_many` runs its entry for many rows on `operands`.
+#define QUIRE_KERNEL_BY(name, many_bytes, run_many)                                                \
   struct name##_kernel {                                                                           \
     using Element = name##_few::Element;                                                           \
     using Operands = name##_few::AttentionOperands;                                                \
     static constexpr int kFewThreads = name##_few::kThreads, kManyThreads = name##_many::kThreads; \
-    static constexpr int kSharedBytes = name##_few::kPlacesAt + name##_many::kPlacesAt + 1024;     \
+    static constexpr int kSharedBytes = name##_few::kPlacesAt + many_bytes + 1024;                 \
     static AttentionSpec Spec() {                                                                  \
       using namespace name##_few;                                                                  \
       AttentionSpec spec;                                                                          \
@@ -50,20 +50,34 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
       return spec;                                                                                 \
     }                                                                                              \
     static void AttendFew(const Operands& operands) { name##_few::Attention::Run(operands); }      \
-    static void AttendMany(const Operands& operands) {                                             \
-      name##_many::Attention::Run(                                                                 \
-          reinterpret_cast<const name##_many::AttentionOperands&>(operands));                      \
+    static void AttendMany(const Operands& few_operands) {                                         \
+      const auto& operands =                                                                       \
+          reinterpret_cast<const name##_many::AttentionOperands&>(few_operands);                   \
+      run_many;                                                                                    \
     }                                                                                              \
     static void Plan(const StepHeader* header, const StepSequence* sequences, uint8_t* plan,       \
                      int few_tiles, int many_tiles, int blocks) {                                  \
       name##_few::AttentionPlan::Run(header, sequences, plan, {few_tiles, many_tiles, blocks});    \
     }                                                                                              \
   };
+#define QUIRE_KERNEL(name) \
+  QUIRE_KERNEL_BY(name, name##_many::kPlacesAt, name##_many::Attention::Run(operands))
+#define QUIRE_WARPGROUP_KERNEL(name)                                                \
+  QUIRE_KERNEL_BY(name, name##_many::AttentionRing::kNotesAt,                       \
+                  (name##_many::AttentionWarpgroup::Run(                            \
+                      operands, TensorMap{operands.layer, 1 << 30, name##_many::kD, \
+                                          name##_many::AttentionRing::kRunTokens})))
 QUIRE_KERNEL(plain)
 QUIRE_KERNEL(paged)
 QUIRE_KERNEL(windowed)
 QUIRE_KERNEL(full)
 QUIRE_KERNEL(tree)
+QUIRE_KERNEL(group)
+QUIRE_WARPGROUP_KERNEL(warpgroup)
+QUIRE_WARPGROUP_KERNEL(warpgroup_wide)
+QUIRE_WARPGROUP_KERNEL(warpgroup_windowed)
+QUIRE_WARPGROUP_KERNEL(warpgroup_full)
+QUIRE_WARPGROUP_KERNEL(warpgroup_tree)
 
 // The operands of attention in double, rounded to the kernel's type.
 template <typename Kernel>
@@ -336,6 +350,25 @@ TEST(CudaAttentionEmulatedTest, TreeOfTheStepsOwnTokens) {
   const std::vector<Part> parts = {{1, 9, 75}, {2, 70, 80}, {3, 1, 20}};
   const Rows rows = RunStep<tree_kernel>(parts, 2);
   ExpectClose<tree_kernel>(parts, rows);
+}
+
+TEST(CudaAttentionEmulatedTest, WarpgroupsHaveTheBitsOfWarps) {
+  const Rows rows = RunStep<group_kernel>(kMixed, 2);
+  ExpectClose<group_kernel>(kMixed, rows);
+  ExpectSame(RunStep<warpgroup_kernel>(kMixed, 3), rows, "many blocks");
+  ExpectSame(RunStep<warpgroup_kernel>(kMixed, 1, 3), rows, "one block, other pages");
+  for (const Part& part : {kMixed[3], kMixed[5], Part{4, 30, 80}}) {
+    ExpectSame(RunStep<warpgroup_kernel>({part}, 2), rows, "alone");
+  }
+}
+
+TEST(CudaAttentionEmulatedTest, WarpgroupsWithPanelsMasksAndTerms) {
+  const std::vector<Part> parts = {{1, 1, 300}, {2, 20, 150}, {3, 140, 290}, {4, 50, 51}};
+  ExpectClose<warpgroup_wide_kernel>(parts, RunStep<warpgroup_wide_kernel>(parts, 2));
+  ExpectClose<warpgroup_windowed_kernel>(parts, RunStep<warpgroup_windowed_kernel>(parts, 2));
+  ExpectClose<warpgroup_tree_kernel>(parts, RunStep<warpgroup_tree_kernel>(parts, 2));
+  const std::vector<Part> full = {{1, 1, 70}, {2, 40, 40}, {3, 50, 300}, {4, 33, 0}};
+  ExpectClose<warpgroup_full_kernel>(full, RunStep<warpgroup_full_kernel>(full, 2));
 }
 
 }  // namespace

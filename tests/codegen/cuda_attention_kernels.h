@@ -7,6 +7,7 @@
 
 #include "codegen/cuda/kernels/step.cuh"
 #include "tests/codegen/cuda_emulator.h"
+#include "tests/codegen/cuda_hopper_emulator.h"
 
 // Kernels are included as system headers (tests/CMakeLists.txt): their text is written for NVRTC,
 // not for the warnings of this build.
@@ -14,14 +15,15 @@
 namespace quire::emulated {
 
 // A kernel per set of constants.
-#define QUIRE_ATTENTION(element, hq, hkv, d, dv, page, stages, few)                               \
-  using Element = element;                                                                        \
-  constexpr bool kIsBf16 = std::is_same_v<Element, Bf16>;                                         \
-  constexpr int kHq = hq, kHkv = hkv, kD = d, kDv = dv, kPageTokens = page;                       \
-  constexpr bool kFew = few;                                                                      \
-  constexpr int kManyThreads = 256, kThreads = kFew ? 128 : 256, kStages = stages, kResident = 1, \
-                kSharedBytes = 1 << 20;                                                           \
+#define QUIRE_ATTENTION(element, hq, hkv, d, dv, page, stages, few)                          \
+  using Element = element;                                                                   \
+  constexpr bool kIsBf16 = std::is_same_v<Element, Bf16>;                                    \
+  constexpr int kHq = hq, kHkv = hkv, kD = d, kDv = dv, kPageTokens = page;                  \
+  constexpr bool kFew = few;                                                                 \
+  constexpr int kThreads = kFew ? 128 : QUIRE_MANY_THREADS, kManyRows = dv > 128 ? 64 : 128, \
+                kStages = stages, kResident = 1, kSharedBytes = 1 << 20;                     \
   constexpr double kScale = 0.3;
+#define QUIRE_MANY_THREADS 256
 #define QUIRE_PLAIN_MASKS                                        \
   constexpr bool kCausal = true, kAlibi = false, kSinks = false; \
   constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0; \
@@ -36,6 +38,7 @@ QUIRE_PLAIN_MASKS
 }  // namespace plain_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace plain_many {
@@ -45,6 +48,7 @@ QUIRE_PLAIN_MASKS
 }  // namespace plain_many
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
@@ -56,6 +60,7 @@ QUIRE_PLAIN_MASKS
 }  // namespace paged_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace paged_many {
@@ -65,6 +70,7 @@ QUIRE_PLAIN_MASKS
 }  // namespace paged_many
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
@@ -83,6 +89,7 @@ constexpr float kAlibiSlopes[] = {
 }  // namespace windowed_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace windowed_many {
@@ -99,6 +106,7 @@ constexpr float kAlibiSlopes[] = {
 }  // namespace windowed_many
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
@@ -113,6 +121,7 @@ constexpr float kAlibiSlopes[] = {0};
 }  // namespace full_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace full_many {
@@ -125,6 +134,7 @@ constexpr float kAlibiSlopes[] = {0};
 }  // namespace full_many
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
@@ -139,6 +149,7 @@ constexpr float kAlibiSlopes[] = {0};
 }  // namespace tree_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace tree_many {
@@ -151,8 +162,167 @@ constexpr float kAlibiSlopes[] = {0};
 }  // namespace tree_many
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
+
+// The body of sm_90a, and once the other over pages that it does not take.
+namespace group_few {
+QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 5, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace group_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace group_many {
+QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 5, 2, false)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+}  // namespace group_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+#undef QUIRE_MANY_THREADS
+#define QUIRE_MANY_THREADS 384
+namespace warpgroup_few {
+QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace warpgroup_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace warpgroup_many {
+QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, false)
+QUIRE_PLAIN_MASKS
+#include <attention_warpgroup.cuh>
+}  // namespace warpgroup_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+namespace warpgroup_wide_few {
+QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace warpgroup_wide_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace warpgroup_wide_many {
+QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, false)
+QUIRE_PLAIN_MASKS
+#include <attention_warpgroup.cuh>
+}  // namespace warpgroup_wide_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+namespace warpgroup_windowed_few {
+QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, true)
+constexpr bool kCausal = true, kAlibi = false, kSinks = true;
+constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
+constexpr double kCap = 2;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace warpgroup_windowed_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace warpgroup_windowed_many {
+QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, false)
+constexpr bool kCausal = true, kAlibi = false, kSinks = true;
+constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
+constexpr double kCap = 2;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_warpgroup.cuh>
+}  // namespace warpgroup_windowed_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+namespace warpgroup_full_few {
+QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, true)
+constexpr bool kCausal = false, kAlibi = false, kSinks = false;
+constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace warpgroup_full_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace warpgroup_full_many {
+QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, false)
+constexpr bool kCausal = false, kAlibi = false, kSinks = false;
+constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_warpgroup.cuh>
+}  // namespace warpgroup_full_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+namespace warpgroup_tree_few {
+QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, true)
+constexpr bool kCausal = true, kAlibi = false, kSinks = true;
+constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_body.cuh>
+#include <attention_plan.cuh>
+}  // namespace warpgroup_tree_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace warpgroup_tree_many {
+QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, false)
+constexpr bool kCausal = true, kAlibi = false, kSinks = true;
+constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
+constexpr double kCap = 0;
+constexpr float kAlibiSlopes[] = {0};
+#include <attention_warpgroup.cuh>
+}  // namespace warpgroup_tree_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
 
 }  // namespace quire::emulated
 

@@ -13,6 +13,7 @@ namespace quire {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Device {
   const char* architecture;
@@ -57,7 +58,7 @@ TEST(CudaAttentionTest, SourceOfASpec) {
       "constexpr double kScale = 0.125, kCap = 0;\n"
       "__device__ constexpr float kAlibiSlopes[] = {0};\n"
       "constexpr bool kFew = true;\n"
-      "constexpr int kThreads = 128, kManyThreads = 256, kStages = 3, kResident = 2, kSharedBytes "
+      "constexpr int kThreads = 128, kManyRows = 128, kStages = 3, kResident = 2, kSharedBytes "
       "= "
       "113280;\n"
       "#include \"attention_body.cuh\"\n"
@@ -67,7 +68,15 @@ TEST(CudaAttentionTest, SourceOfASpec) {
       "  Attention::Run({q, layer, nullptr, sinks, nullptr, y, pages, plan});\n"
       "}\n");
   EXPECT_EQ(kernel->entries()[1].entry, "attention_many");
-  EXPECT_EQ(kernel->entries()[1].block_threads, 256);
+  EXPECT_EQ(kernel->entries()[1].block_threads, 384);
+  EXPECT_THAT(kernel->entries()[1].source,
+              HasSubstr("#include \"attention_warpgroup.cuh\"\n"
+                        "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
+                        "attention_many(const __grid_constant__ TensorMap layer_map, "
+                        "const Element* q, const Element* layer, const float* sinks, Element* y,\n"
+                        "    const int* pages, uint8_t* plan) {\n"
+                        "  AttentionWarpgroup::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
+                        "plan}, layer_map);\n"));
   EXPECT_EQ(kernel->entries()[2].entry, "attention_plan");
 }
 
@@ -85,6 +94,14 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   EXPECT_EQ(step.launches[0].grid, 264);
   EXPECT_EQ(step.workspace_bytes, 0);
   using Kind = CudaArgument::Kind;
+  // Keys and values of all pages, 16 tokens at a time.
+  const CudaLaunch many = kernel->Launches(9).launches[1];
+  ASSERT_EQ(many.tensor_maps.size(), 1u);
+  EXPECT_EQ(many.arguments[0].kind, Kind::kTensorMap);
+  EXPECT_EQ(many.tensor_maps[0].base.value, 1);
+  EXPECT_EQ(many.tensor_maps[0].columns, 128);
+  EXPECT_EQ(many.tensor_maps[0].box_rows, 16);
+  EXPECT_TRUE(many.tensor_maps[0].grouped);
   const std::vector<CudaArgument>& arguments = step.launches[0].arguments;
   ASSERT_EQ(arguments.size(), 6u);  // q, layer, tree, y, pages, plan
   EXPECT_EQ(arguments[3].kind, Kind::kOperand);
@@ -94,8 +111,23 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   const CudaKernel::Preparation preparation = kernel->Prepare(128, 16, 4096);
   ASSERT_EQ(preparation.launches.size(), 1u);
   EXPECT_EQ(preparation.launches[0].grid, 1);
-  // 264 blocks, 32 + 20 tiles, 32 x 8 pairs, 2 x 272 x 8 chunks of 16 rows.
-  EXPECT_EQ(preparation.plan_bytes, 32 + 264 * 96 + (32 + 20) * 48 + 1024 + 4352 * 16 * 132 * 4);
+  // 264 blocks, 32 + 20 tiles, 32 x 8 pairs and a ticket, 2 x 272 x 8 chunks of 16 rows.
+  EXPECT_EQ(preparation.plan_bytes, 32 + 264 * 96 + (32 + 20) * 48 + 1040 + 4352 * 16 * 132 * 4);
+}
+
+// Elsewhere the body of warps serves.
+TEST(CudaAttentionTest, WarpgroupsWhereTheyFit) {
+  const auto threads = [](const AttentionSpec& spec, const Device& device) {
+    return Make(spec, device.limits)->entries()[1].block_threads;
+  };
+  EXPECT_EQ(threads(Spec(8, 2, 64, DType::kF16, 8), kHopper), 384);
+  EXPECT_EQ(threads(Spec(8, 2, 128, DType::kBF16, 24), kHopper), 384);
+  EXPECT_EQ(threads(Spec(8, 2, 128), kAmpere), 256);
+  EXPECT_EQ(threads(Spec(8, 2, 128, DType::kBF16, 12), kHopper), 256);
+  EXPECT_EQ(threads(Spec(8, 2, 80), kHopper), 256);
+  AttentionSpec spec = Spec(8, 2, 128);
+  spec.dv = 64;
+  EXPECT_EQ(threads(spec, kHopper), 256);
 }
 
 TEST(CudaAttentionTest, EveryHeadSizeFitsEveryDevice) {
@@ -163,11 +195,13 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
   if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
   AttentionSpec windowed = Spec(32, 32, 80, DType::kF16, 1), wide = Spec(16, 8, 256),
-                odd = Spec(71, 1, 64), full = Spec(16, 16, 192);
+                odd = Spec(71, 1, 64), full = Spec(16, 16, 192), small = Spec(12, 12, 64),
+                biased = Spec(32, 8, 128, DType::kF16, 8);
   windowed.window = 1024, windowed.cap = 50;
   wide.sinks = true;
   odd.tree_words = 2, odd.page_tokens = 7;
   full.dv = 128, full.causal = false;
+  biased.window = 1024, biased.cap = 50, biased.sinks = true, biased.bias_distances = 128;
   struct Case {
     AttentionSpec spec;
     Device device;
@@ -175,7 +209,8 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
   for (const Case& c :
        {Case{Spec(32, 8, 128), kAmpere}, Case{Spec(32, 8, 128), kAda},
         Case{Spec(32, 8, 128), kHopper}, Case{windowed, kHopper}, Case{windowed, kAda},
-        Case{wide, kHopper}, Case{wide, kAmpere}, Case{odd, kHopper}, Case{full, kHopper}}) {
+        Case{wide, kHopper}, Case{wide, kAmpere}, Case{odd, kHopper}, Case{full, kHopper},
+        Case{small, kHopper}, Case{biased, kHopper}}) {
     const auto kernel = Make(c.spec, c.device.limits);
     ASSERT_NE(kernel, nullptr);
     for (const CudaEntry& entry : kernel->entries()) {
@@ -188,6 +223,8 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
                                             resources[0].registers, "\n");
       EXPECT_EQ(resources[0].name, entry.entry);
       EXPECT_EQ(resources[0].stack_bytes, 0) << what;
+      // Products of warpgroups that ptxas serialises: C7510, C7511, C7514, C7520.
+      EXPECT_THAT(binary->log, Not(HasSubstr("C75"))) << what << binary->log;
       EXPECT_EQ(resources[0].spill_store_bytes, 0) << what;
       EXPECT_THAT(UniformSharedCopies(binary->cubin), ::testing::IsEmpty()) << what;
     }

@@ -442,6 +442,12 @@ inline uint32_t Shuffle(uint32_t x, int from) {
   return lane.got;
 }
 
+inline int Uniform(int x) {
+  const int first = static_cast<int>(Shuffle(static_cast<uint32_t>(x), 0));
+  if (x != first) Fail("not the same for all lanes");
+  return first;
+}
+
 }  // namespace quire::emulated
 
 #include "tests/codegen/cuda_emulated_memory.h"

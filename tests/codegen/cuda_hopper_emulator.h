@@ -5,6 +5,9 @@
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_HOPPER_EMULATOR_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_HOPPER_EMULATOR_H_
 
+#include <algorithm>
+#include <array>
+
 #include "tests/codegen/cuda_emulator.h"
 
 #define QUIRE_HOPPER_CUH_  // the kernels' own stays out
@@ -42,38 +45,81 @@ inline void WaitForPhase(uint32_t address, int parity) {
   if (static_cast<int>(phases.value % 2) == parity) WaitUntil(phases, phases.value + 1);
 }
 
-// A matrix of 16-bit elements, rows of `columns` one after another, and a box of 64 columns.
+// A matrix of 16-bit elements, rows of `columns` one after another, and a box of 64 columns, or of
+// groups of whole rows.
 struct TensorMap {
   const void* base;
   int64_t rows, columns;
   int box_rows;
 };
 inline void PrefetchMap(const TensorMap&) {}
-inline void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+// Where a byte of operands and boxes lies: chunks of 16 bytes are swizzled by the 128 they are in.
+inline uint32_t Swizzled(uint32_t address) { return address ^ (address / 128 % 8 * 16); }
+inline void CheckBox(uint32_t to, const TensorMap& map) {
   const auto* base = static_cast<const uint8_t*>(map.base);
   if (base >= block->prior_begin && base < block->prior_end && !block->current->prior_grid_done) {
     Fail("copies what the prior grid may not have written yet");
   }
   if (to % 1024 != 0) Fail("box is not aligned");
+}
+// 16 bytes of the matrix, or zeros, to the chunk that begins at `to`.
+inline void LandChunk(uint32_t to, const TensorMap& map, int64_t column, int64_t row) {
+  uint8_t* chunk = At(Swizzled(to));
+  for (int64_t c = column; c < column + 8; ++c, chunk += 2) {
+    const bool there = row >= 0 && row < map.rows && c < map.columns;
+    std::memset(chunk, 0, 2);
+    if (there) {
+      std::memcpy(chunk, static_cast<const uint8_t*>(map.base) + (row * map.columns + c) * 2, 2);
+    }
+  }
+}
+inline void LandBytes(uint32_t address, int64_t bytes) {
+  PhaseBarrier& barrier = BarrierAt(address);
+  barrier.pending_bytes -= static_cast<int>(bytes);
+  EndPhases(barrier);
+}
+inline void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+  CheckBox(to, map);
   block->late.push_back([=] {
     for (int r = 0; r < map.box_rows; ++r) {
-      for (int c = 0; c < 64; ++c) {
-        uint16_t element = 0;
-        if (row + r < map.rows && column + c < map.columns) {
-          std::memcpy(&element, base + ((row + r) * map.columns + column + c) * 2, 2);
-        }
-        std::memcpy(At(to + r * 128 + ((c / 8 ^ r) & 7) * 16) + c % 8 * 2, &element, 2);
+      for (int c = 0; c < 64; c += 8) {
+        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c, row + r);
       }
     }
-    PhaseBarrier& landed = BarrierAt(barrier);
-    landed.pending_bytes -= map.box_rows * 128;
-    EndPhases(landed);
+    LandBytes(barrier, map.box_rows * 128);
   });
 }
+inline void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t barrier) {
+  CheckBox(to, map);
+  if (row % 8 != 0 || map.box_rows % 8 != 0 || map.columns % 64 != 0) Fail("not a box of groups");
+  block->late.push_back([=] {
+    for (int r = 0; r < map.box_rows; ++r) {
+      for (int64_t c = 0; c < map.columns; c += 8) {
+        const int64_t at = r / 8 * 8 * map.columns * 2 + c / 64 * 1024 + r % 8 * 128 + c % 64 * 2;
+        LandChunk(to + static_cast<uint32_t>(at), map, c, row + r);
+      }
+    }
+    LandBytes(barrier, map.box_rows * map.columns * 2);
+  });
+}
+inline void FenceShared() {}
 
-inline uint64_t OperandAt(uint32_t address) {
+// The address, the bytes of a group and of a panel, each in units of 16, at bits 0, 16 and 32.
+using Operand = uint64_t;
+inline Operand OperandAt(uint32_t address, int group_bytes = 1024, int panel_bytes = 16) {
   if (address % 1024 != 0) Fail("operand is not aligned");
-  return address / 16;
+  return address / 16 | static_cast<uint64_t>(group_bytes / 16) << 16 |
+         static_cast<uint64_t>(panel_bytes / 16) << 32;
+}
+// An element of an operand, `row` of groups of eight, from the operand's first column on.
+inline uint16_t OperandElement(Operand operand, int row, int column) {
+  const auto field = [&](int bits) { return static_cast<uint32_t>(operand >> bits & 0xffff) * 16; };
+  const uint32_t address = Swizzled(field(0) + static_cast<uint32_t>(row / 8) * field(16) +
+                                    static_cast<uint32_t>(column / 64) * field(32) +
+                                    static_cast<uint32_t>(row % 8 * 128 + column % 64 * 2));
+  uint16_t element;
+  std::memcpy(&element, At(address & ~15u) + address % 16, 2);
+  return element;
 }
 inline void BeginProducts() {}
 inline void CommitProducts() { block->current->products.emplace_back(); }
@@ -85,33 +131,63 @@ void WaitForProducts() {
     groups.pop_front();
   }
 }
-template <int kCount>
-void HoldProducts(float (&)[kCount]) {}
+template <typename Sums>
+void HoldProducts(Sums&) {}
 
+template <typename T>
+constexpr DType kTypeOf = std::is_same_v<T, F16> ? DType::kF16 : DType::kBF16;
+
+// Each thread computes its own elements.
 template <typename T, int kColumns>
 struct WarpgroupProduct {
-  // Each thread computes its own elements: a warpgroup's threads need not meet for that.
-  static void Run(float (&d)[kColumns / 2], uint64_t a, uint64_t b, bool accumulate) {
+  static void Run(float* sums, Operand a, Operand b, bool accumulate) {
     const int thread = block->current->thread % kWarpgroupThreads;
-    float* sums = d;
     block->current->products.back().push_back([=] {
-      // 16 elements of a row; the operand's 16 k lie in two chunks.
-      const auto row = [](uint64_t operand, int r, uint16_t* elements) {
-        const uint32_t begin = static_cast<uint32_t>(operand / 64 * 1024);
-        const int chunk = static_cast<int>(operand % 64);
-        for (int i = 0; i < 2; ++i) {
-          std::memcpy(elements + 8 * i,
-                      At(begin + static_cast<uint32_t>(r * 128 + ((chunk + i) ^ r % 8) * 16)), 16);
-        }
+      const auto row = [](Operand operand, int r, uint16_t* elements) {
+        for (int k = 0; k < 16; ++k) elements[k] = OperandElement(operand, r, k);
       };
-      constexpr DType kType = std::is_same_v<T, F16> ? DType::kF16 : DType::kBF16;
       uint16_t a_rows[2][16], b_row[16];
       for (int half = 0; half < 2; ++half) {
         row(a, thread / 32 * 16 + thread % 32 / 4 + 8 * half, a_rows[half]);
       }
       for (int i = 0; i < kColumns / 2; ++i) {
         row(b, i / 4 * 8 + thread % 4 * 2 + i % 2, b_row);
-        sums[i] = TensorCoreStep(kType, a_rows[i / 2 % 2], b_row, accumulate ? sums[i] : 0.0f);
+        sums[i] = TensorCoreStep(kTypeOf<T>, a_rows[i / 2 % 2], b_row, accumulate ? sums[i] : 0.0f);
+      }
+    });
+  }
+};
+template <typename T, int kColumns, int kTransposed>
+struct WarpgroupRowProduct {
+  static void Run(float* sums, const uint32_t (&a)[4], Operand b, bool accumulate) {
+    struct Lane {
+      const uint32_t* a;
+      uint16_t rows[2][16];  // of all four lanes that share them
+    } lane{a, {}};
+    OfWarp(lane, [](Lane** lanes) {
+      for (int l = 0; l < kWarpThreads; ++l) {
+        for (int i = 0; i < 32; ++i) {
+          const int k = i % 16;
+          const uint32_t word = lanes[l / 4 * 4 + k % 8 / 2]->a[i / 16 + k / 8 * 2];
+          lanes[l]->rows[i / 16][k] = static_cast<uint16_t>(word >> (k % 2 * 16));
+        }
+      }
+    });
+    const std::array<uint32_t, 4> words = {a[0], a[1], a[2], a[3]};
+    const uint32_t* registers = a;
+    const int thread = block->current->thread % 4;
+    block->current->products.back().push_back([=] {
+      if (!std::equal(words.begin(), words.end(), registers)) {
+        Fail("registers of a product that runs have changed");
+      }
+      for (int i = 0; i < kColumns / 2; ++i) {
+        uint16_t column[16];
+        const int n = i / 4 * 8 + thread * 2 + i % 2;
+        for (int k = 0; k < 16; ++k) {
+          column[k] = kTransposed == 1 ? OperandElement(b, k, n) : OperandElement(b, n, k);
+        }
+        sums[i] =
+            TensorCoreStep(kTypeOf<T>, lane.rows[i / 2 % 2], column, accumulate ? sums[i] : 0.0f);
       }
     });
   }

@@ -31,6 +31,43 @@ std::vector<Part> Batch(int sequences, int context) {
   return std::vector<Part>(static_cast<size_t>(sequences), Part{1, context});
 }
 
+// "prefill sequences tokens context query_heads kv_heads head window".
+void AddPrefill(std::vector<Timed>& cases) {
+  struct Row {
+    int sequences, tokens, context, hq, hkv, d, window = 0;
+  };
+  std::vector<Row> rows;
+  for (int tokens : {512, 1000, 4096, 16384}) rows.push_back({1, tokens, tokens, 32, 8, 128});
+  for (int tokens : {100, 500, 1000}) {
+    rows.push_back({1, tokens, tokens, 12, 12, 64});
+    rows.push_back({1, tokens, tokens, 32, 32, 128});
+    rows.push_back({1, tokens, tokens, 64, 64, 128});
+  }
+  rows.push_back({1, 4096, 4096, 32, 32, 128});
+  for (int d : {64, 96, 256}) rows.push_back({1, 1000, 1000, 32, 8, d});
+  rows.push_back({32, 512, 512, 32, 8, 128});
+  rows.push_back({1, 512, 8192, 32, 8, 128});
+  rows.push_back({1, 8192, 65536, 32, 8, 128});
+  for (const Row& row : rows) {
+    cases.push_back(
+        {absl::StrCat("prefill ", row.sequences, " ", row.tokens, " ", row.context, " ", row.hq,
+                      " ", row.hkv, " ", row.d, " ", row.window),
+         MakeSpec(row.hq, row.hkv, row.d),
+         std::vector<Part>(static_cast<size_t>(row.sequences), Part{row.tokens, row.context})});
+  }
+  Timed window{"prefill 1 4096 4096 32 8 128 1024", MakeSpec(32, 8, 128), {{4096, 4096}}};
+  window.spec.window = 1024;
+  cases.push_back(window);
+  Timed cap{"softcap 4096", MakeSpec(32, 8, 128), {{4096, 4096}}};
+  cap.spec.cap = 50;
+  cases.push_back(cap);
+  // One page holds all.
+  cases.push_back({"contiguous 4096", MakeSpec(32, 8, 128, 4096), {{4096, 4096}}});
+  std::vector<Part> both(4, Part{512, 512});
+  both.insert(both.end(), 60, Part{1, 2048});
+  cases.push_back({"both 4 512 60 2048", MakeSpec(32, 8, 128), both});
+}
+
 std::vector<Timed> Cases() {
   std::vector<Timed> cases;
   struct Row {
@@ -60,11 +97,9 @@ std::vector<Timed> Cases() {
   cap.spec.cap = 50;
   cases.push_back(cap);
   cases.push_back({"like page=1", MakeSpec(32, 4, 128, 1), Batch(32, 4096)});
-  for (int tokens : {100, 500, 1000, 4096}) {
-    cases.push_back({absl::StrCat("prefill ", tokens), MakeSpec(32, 32, 128), {{tokens, tokens}}});
-  }
-  cases.push_back({"chunk 512 8192", MakeSpec(32, 8, 128), {{512, 8192}}});
+  AddPrefill(cases);
   cases.push_back({"verify 8 5 4096", MakeSpec(32, 8, 128), {8, Part{5, 4096}}});
+  cases.push_back({"verify 64 5 4096", MakeSpec(32, 8, 128), {64, Part{5, 4096}}});
   return cases;
 }
 
@@ -80,7 +115,9 @@ int64_t NeededBytes(const Timed& timed) {
 double Operations(const Timed& timed) {
   double pairs = 0;
   for (const Part& part : timed.parts) {
-    pairs += part.rows * (part.context - part.rows / 2.0);
+    const double seen = part.context - part.rows / 2.0;
+    const auto window = static_cast<double>(timed.spec.window);
+    pairs += part.rows * (window > 0 ? std::min(seen, window) : seen);
   }
   return pairs * static_cast<double>(timed.spec.hq * (timed.spec.d + timed.spec.dv)) * 2;
 }
@@ -117,7 +154,10 @@ int TimeAttention(const Gpu& gpu, const std::string& which) {
     const int64_t tables =
         std::clamp<int64_t>(300'000'000 / (pages * page_bytes) + 1, 2, std::min<int64_t>(most, 64));
     AttentionStep step(gpu, loaded[i], rows, static_cast<int64_t>(timed.parts.size()), pages);
-    gpu.Upload(step.q, values.data(), static_cast<size_t>(rows * spec.hq * spec.d * 2));
+    const auto query_bytes = static_cast<size_t>(rows * spec.hq * spec.d * 2);
+    for (size_t at = 0; at < query_bytes; at += kBlock) {
+      gpu.Copy(step.q + at, pool, std::min(kBlock, query_bytes - at));
+    }
     std::vector<int> order(static_cast<size_t>(tables * pages));
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);

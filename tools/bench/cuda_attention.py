@@ -1,7 +1,7 @@
-"""CUDA attention beside cuDNN (decode, contiguous keys and values) and PyTorch's FlashAttention
-(prefill) on one GPU: a table of microseconds and ratios.
+"""CUDA attention beside cuDNN over contiguous keys and values, and for prefill PyTorch's
+FlashAttention 2, on one GPU: a table of microseconds and shares of the better peer's time.
 
-  python3 tools/bench/cuda_attention.py BUILD/tools/bench/bench_cuda_attention
+  python3 tools/bench/cuda_attention.py BUILD/tools/bench/bench_cuda_attention [WHICH]
 
 All replay CUDA graphs over rotated keys and values; medians, for the peers the lower of two. Ours
 reads permuted pages and uses programmatic dependent launch.
@@ -65,32 +65,46 @@ def decode_peer(sequences, context, kv_heads):
     return replay_us(call, max(sets, 10))
 
 
-def prefill_peer(tokens):
-    sets = max(2, min(64, 300_000_000 // (2 * tokens * HEADS * D * 2) + 1))
-    q, k, v = (views(name, sets, (1, HEADS, tokens, D)) for name in "qkv")
+def prefill_peer(sequences, tokens, context, heads, kv_heads, d, window):
+    """Microseconds of cuDNN, and of FlashAttention 2; None where they have no such mask."""
+    if window:
+        return None, None
+    sets = max(2, min(64, 300_000_000 // (2 * sequences * context * kv_heads * d * 2) + 1))
+    q = views("q", 2, (sequences, heads, tokens, d))
+    k, v = (views(name, sets, (sequences, kv_heads, context, d)) for name in "kv")
+    # PyTorch's causal mask would align a chunk with its context's begin: without a mask the peers
+    # do the chunk's work, but for its own triangle.
+    causal = tokens == context
 
-    def call(i):
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            F.scaled_dot_product_attention(q[i % sets], k[i % sets], v[i % sets], is_causal=True)
+    def timed(backend):
+        def call(i):
+            with sdpa_kernel(backend):
+                F.scaled_dot_product_attention(q[i % 2], k[i % sets], v[i % sets], is_causal=causal,
+                                               enable_gqa=heads != kv_heads)
 
-    return replay_us(call, max(sets, 10))
+        return replay_us(call, max(2, min(sets, 20)))
+
+    return timed(SDPBackend.CUDNN_ATTENTION), timed(SDPBackend.FLASH_ATTENTION)
 
 
 def main():
-    out = subprocess.run([sys.argv[1], "time"], check=True, capture_output=True, text=True).stdout
-    print("| what | peer us | ours us | ratio | ours TB/s, TFLOP/s |\n| --- | --- | --- | --- | --- |")
+    command = [sys.argv[1], "time", *sys.argv[2:]]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    print("| what | cuDNN us | FA2 us | ours us | of the better's time | ours TB/s, TFLOP/s |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for line in out.splitlines():
         what, us, rest = re.match(r"(.*?): ([\d.]+) us(.*)", line).groups()
         kind, *sizes = what.split()
-        peer = None
+        peers = []
         if kind == "decode":
-            peer = decode_peer(*map(int, sizes))
+            peers = [decode_peer(*map(int, sizes)), None]
         elif kind == "prefill":
-            peer = prefill_peer(int(sizes[0]))
+            peers = prefill_peer(*map(int, sizes))
         rates = ", ".join(re.findall(r"([\d.]+) T", rest))
-        ratio = "" if peer is None else f"{peer / float(us):.2f}"
-        print(f"| {what} | {'' if peer is None else f'{peer:.2f}'} | {us} | {ratio} | {rates} |",
-              flush=True)
+        known = [peer for peer in peers if peer]
+        share = f"{float(us) / min(known):.2f}" if known else ""
+        shown = " | ".join(f"{peer:.2f}" if peer else "" for peer in peers or [None, None])
+        print(f"| {what} | {shown} | {us} | {share} | {rates} |", flush=True)
 
 
 main()

@@ -115,6 +115,11 @@ void AttentionStep::Launch(const CudaLaunch& launch, CuDevicePtr layer, CuDevice
       case CudaArgument::Kind::kInt32:
         arguments.Add(static_cast<int32_t>(argument.value));
         break;
+      case CudaArgument::Kind::kTensorMap: {
+        const CudaTensorMap& map = launch.tensor_maps.at(static_cast<size_t>(argument.value));
+        arguments.Add(gpu_.Encode(map, operands.at(static_cast<size_t>(map.base.value))));
+        break;
+      }
       default:
         Die(absl::InternalError("attention takes an argument that it should not"));
     }

@@ -7,8 +7,7 @@
 // kPageTokens, kCausal, kWindow (0: unlimited), kScale, kCap (0: none), kAlibi with
 // kAlibiSlopes[kHq] (times log2 e), kBiasDistances (0: no table), kSinks, kTreeWords (0: no tree),
 // kFew (whether the entry is for tiles of few rows, or of many), kThreads (of the entry),
-// kManyThreads (of the one for many rows), kStages, kResident (blocks a multiprocessor),
-// kSharedBytes.
+// kManyRows (of a tile of many), kStages, kResident (blocks a multiprocessor), kSharedBytes.
 //
 // Arithmetic, the same bits for a row in every body, whatever else is in the step, however its
 // context is cut and paged:
@@ -50,11 +49,10 @@ constexpr int kFewRows = 16;      // of a tile whose chunks may be dealt to many
 constexpr int kFewRowsMost = 32;  // of a sequence in such tiles
 // Of wide heads two warps share rows, and have half of the columns of values each.
 constexpr int kColumnSplit = kD > 128 || kDv > 128 ? 2 : 1;
-// Of a tile that a block walks alone.
-constexpr int kManyRows = kManyThreads / 2 / kColumnSplit;
-static_assert(kFew ? kThreads == 128 : kThreads == kManyThreads);
+static_assert(!kFew || kThreads == 128);
 
 DEVICE constexpr int DivideUp(int a, int b) { return (a + b - 1) / b; }
+DEVICE constexpr int CommonDivisor(int a, int b) { return b == 0 ? a : CommonDivisor(b, a % b); }
 
 // Rows of 16-bit elements in shared memory, padded to whole tensor-core steps, in 16-byte units,
 // laid so that eight rows' units lie in different banks.
@@ -103,7 +101,7 @@ struct alignas(16) Tile {
 };
 
 // The plan's memory: this, then by byte offset BlockStart [blocks], Tile [few_tiles], Tile
-// [many_tiles], uint32 [few_tiles][kHkv] arrivals, Partial [units].
+// [many_tiles], uint32 [few_tiles][kHkv] arrivals, a uint32 of tickets, Partial [units].
 //
 // A unit is a chunk of a tile of few rows for one KV head, in order of tile, head, chunk. Block b
 // of n takes the units from BlockBegin(b) to BlockBegin(b + 1).
@@ -113,6 +111,11 @@ struct alignas(16) PlanHeader {
   int units;
   int arrivals_at;  // bytes
   int64_t partials_at;
+
+  // How many pairs of a tile of many rows and a KV head have been drawn; 0 between launches.
+  DEVICE uint32_t* Drawn(uint8_t* plan) const {
+    return reinterpret_cast<uint32_t*>(plan + partials_at) - 1;
+  }
 };
 
 // All that a block of the entry for few rows begins with, so that it need not look for it.
@@ -138,6 +141,42 @@ DEVICE int BlockBegin(int block, int blocks, int units) {
 DEVICE int BlockOf(int unit, int blocks, int units) {
   return static_cast<int>((int64_t{unit + 1} * blocks - 1) / units);
 }
+
+// ---- rows of q
+
+// The tile's rows of q, zeros behind them and behind kD, to `to`.
+struct QueryRows {
+  const AttentionOperands& operands;
+  const Tile& tile;
+  int head;
+
+  // 16 bytes; null for zeros.
+  DEVICE const Words4* From(int row, int unit) const {
+    if (row >= tile.rows || unit >= kD / 8) return nullptr;
+    const int in_sequence = tile.row + row;
+    const int64_t token = tile.first_row + in_sequence / kGroup;
+    const int64_t q_row = token * kHq + head * kGroup + in_sequence % kGroup;
+    return reinterpret_cast<const Words4*>(operands.q) + q_row * (kD / 8) + unit;
+  }
+  template <int kRows>
+  DEVICE void Load(uint8_t* to) const {
+    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
+      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
+      const Words4* from = From(row, unit);
+      *reinterpret_cast<Words4*>(to + KeyRows::Offset(row, unit)) =
+          from == nullptr ? Words4{} : *from;
+    }
+  }
+  template <int kRows>
+  DEVICE void Copy(uint32_t to) const {
+    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
+      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
+      const Words4* from = From(row, unit);
+      CopyAsync(to + KeyRows::Offset(row, unit), from == nullptr ? operands.q : (const void*)from,
+                from == nullptr ? 0 : 16);
+    }
+  }
+};
 
 // ---- scores
 

@@ -13,68 +13,7 @@
 #define QUIRE_ATTENTION_BODY_CUH_
 
 #include "attention_feed.cuh"
-
-constexpr int kSteps16 = DivideUp(kD, 16);       // tensor-core steps of a score
-constexpr int kColumnTiles = DivideUp(kDv, 16);  // of 16 columns
-constexpr int kChunkSteps = kChunkTokens / kStepTokens;
-
-DEVICE constexpr uint32_t Ones() {
-  return sizeof(Element) == 2 && kIsBf16 ? 0x3f803f80u : 0x3c003c00u;
-}
-
-// Sums of rows lane / 4 and lane / 4 + 8, kTiles tiles of 8 columns, as the tensor core has them.
-template <int kTiles>
-struct RowSums {
-  float m[2], l[4], o[kTiles][4];
-
-  DEVICE void Clear() {
-    m[0] = m[1] = kLowest;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) l[i] = 0;
-#pragma unroll
-    for (int i = 0; i < kTiles * 4; ++i) o[i / 4][i % 4] = 0;
-  }
-  DEVICE void Raise(const float (&largest)[2]) {
-    float scale[2];
-    bool changes = false;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const float raised = RaiseMaximum(m[row], largest[row]);
-      changes |= raised != m[row];
-      scale[row] = PowerOfTwo(Add(m[row], -raised));
-      m[row] = raised;
-    }
-    if (!AnyLane(changes)) return;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) l[i] = Mul(l[i], scale[i / 2]);
-#pragma unroll
-    for (int i = 0; i < kTiles * 4; ++i) {
-      o[i / 4][i % 4] = Mul(o[i / 4][i % 4], scale[i % 4 / 2]);
-    }
-  }
-  DEVICE void Fold(const RowSums& more) {
-    const FoldScales scales[2] = {FoldScales(m[0], more.m[0]), FoldScales(m[1], more.m[1])};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) l[i] = scales[i / 2].Fold(l[i], more.l[i]);
-#pragma unroll
-    for (int i = 0; i < kTiles * 4; ++i) {
-      o[i / 4][i % 4] = scales[i % 4 / 2].Fold(o[i / 4][i % 4], more.o[i / 4][i % 4]);
-    }
-  }
-};
-
-// Largest of a step's scores for rows lane / 4 and lane / 4 + 8, over the tokens of this warp.
-template <int kTiles>
-DEVICE void Largest(const float (&s)[kTiles][4], float (&largest)[2]) {
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    float x = Max(s[0][2 * row], s[0][2 * row + 1]);
-#pragma unroll
-    for (int i = 1; i < kTiles; ++i) x = Max(x, Max(s[i][2 * row], s[i][2 * row + 1]));
-    x = Max(x, ShuffleXor(x, 1));
-    largest[row] = Max(x, ShuffleXor(x, 2));
-  }
-}
+#include "attention_rows.cuh"
 
 struct Attention {
   const AttentionOperands& operands;
@@ -102,52 +41,20 @@ struct Attention {
     Mma<Element>(low, q, words[0], words[1]);
     Mma<Element>(high, q, words[2], words[3]);
   }
-  DEVICE void LoadRows(RowInfo (&rows)[2], const Segment& segment, int row) const {
-    rows[0].Load(operands, segment.tile(operands.plan), segment.head, row + lane / 4);
-    rows[1].Load(operands, segment.tile(operands.plan), segment.head, row + lane / 4 + 8);
-  }
-  template <int kTiles>
-  DEVICE void FinishAll(float (&s)[kTiles][4], const RowInfo (&rows)[2], WholeSteps whole, int step,
-                        int token) const {
-    const bool masked = step < whole.begin || step >= whole.end;
-    if (kPlain && !masked) return;
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      const int at = token + 8 * i + lane % 4 * 2;
-      FinishScores(operands, s[i][0], s[i][1], rows[0], at, masked);
-      FinishScores(operands, s[i][2], s[i][3], rows[1], at, masked);
-    }
-  }
-  template <int kTiles>
-  DEVICE void Write(const RowSums<kTiles>& sums, const Segment& segment, int first_row,
-                    int first_tile, int tile_stride) const {
-    const Tile& tile = segment.tile(operands.plan);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = first_row + lane / 4 + 8 * half;
-      if (row >= tile.rows) continue;
-      const float scale =
-          FinalScale(operands, QueryHead(tile, segment.head, row), sums.m[half], sums.l[2 * half]);
-      Element* y = OutputRow(operands, tile, segment.head, row);
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-        const int column = (first_tile + i / 2 * tile_stride) * 16 + i % 2 * 8 + lane % 4 * 2;
-        if (column < kDv) {
-          *reinterpret_cast<uint32_t*>(y + column) =
-              Pack<Element>(Mul(sums.o[i][2 * half], scale), Mul(sums.o[i][2 * half + 1], scale));
-        }
-      }
-    }
+  DEVICE WarpRows RowsOf(const Segment& segment, int first_row) const {
+    return {operands, segment.tile(operands.plan), segment.head, first_row, lane};
   }
 
   DEVICE void Many(const Segment& segment) {
+    static_assert(kFew || kManyRows == kWarps / kColumnSplit * 16);
     constexpr int kOwnTiles = DivideUp(kColumnTiles, kColumnSplit);
     const int first_row = warp / kColumnSplit * 16, first_tile = warp % kColumnSplit * kOwnTiles;
     SyncBlock();
     QueryRows{operands, segment.tile(operands.plan), segment.head}.Load<kManyRows>(shared);
-    const WholeSteps whole(segment.tile(operands.plan));
+    const WarpRows own = RowsOf(segment, first_row);
+    const WholeSteps whole(own.tile);
     RowInfo rows[2];
-    LoadRows(rows, segment, first_row);
+    own.Load(rows);
     RowSums<2 * kOwnTiles> total, chunk;
     total.Clear();
     chunk.Clear();
@@ -163,7 +70,7 @@ struct Attention {
         for (int i = 0; i < kStepTokens / 16; ++i)
           Score(s[2 * i], s[2 * i + 1], q, keys, 16 * i, k);
       }
-      FinishAll(s, rows, whole, step, step * kStepTokens);
+      own.Finish(s, rows, whole, step, step * kStepTokens);
       float largest[2];
       Largest(s, largest);
       chunk.Raise(largest);
@@ -190,7 +97,7 @@ struct Attention {
         chunk.Clear();
       }
     }
-    Write(total, segment, first_row, first_tile, 1);
+    own.Write(total, first_tile, 1);
   }
 
   static constexpr int kFewTiles = DivideUp(kColumnTiles, kWarps);
@@ -226,9 +133,10 @@ struct Attention {
     if (opens && kStages > 1) {
       QueryRows{operands, segment.tile(operands.plan), segment.head}.Load<kFewRows>(shared);
     }
-    const WholeSteps whole(segment.tile(operands.plan));
+    const WarpRows own = RowsOf(segment, 0);
+    const WholeSteps whole(own.tile);
     RowInfo rows[2];
-    LoadRows(rows, segment, 0);
+    own.Load(rows);
     uint32_t q[kSteps16][4];
     FewSums total, chunk;
     total.Clear();
@@ -245,7 +153,7 @@ struct Attention {
       float s[2][4] = {};
 #pragma unroll
       for (int k = 0; k < kSteps16; ++k) Score(s[0], s[1], q[k], keys, 16 * warp, k);
-      FinishAll(s, rows, whole, step, step * kStepTokens + 16 * warp);
+      own.Finish(s, rows, whole, step, step * kStepTokens + 16 * warp);
       float largest[2];
       Largest(s, largest);
       if (lane % 4 == 0) {
@@ -295,7 +203,7 @@ struct Attention {
       }
     }
     if (segment.first && segment.last) {
-      Write(total, segment, 0, warp, kWarps);
+      own.Write(total, warp, kWarps);
       return;
     }
     if (segment.first) Publish(total, segment.unit);

@@ -13,8 +13,6 @@
 
 DEVICE constexpr int Larger(int a, int b) { return a > b ? a : b; }
 
-DEVICE constexpr int CommonDivisor(int a, int b) { return b == 0 ? a : CommonDivisor(b, a % b); }
-
 constexpr int kFewQueryBytes = kFewRows * KeyRows::kRowBytes;
 constexpr int kFewWeightsAt = kStages * kFewQueryBytes;
 constexpr int kFewLargestAt = kFewWeightsAt + kFewRows * WeightRows::kRowBytes;
@@ -125,40 +123,6 @@ struct Walk {
     segment.step_end = segment.tile(plan).step_end;
     pair += gridDim.x;
     return true;
-  }
-};
-
-// The tile's rows of q, zeros behind them and behind kD, to `to`.
-struct QueryRows {
-  const AttentionOperands& operands;
-  const Tile& tile;
-  int head;
-
-  // 16 bytes; null for zeros.
-  DEVICE const Words4* From(int row, int unit) const {
-    if (row >= tile.rows || unit >= kD / 8) return nullptr;
-    const int in_sequence = tile.row + row;
-    const int64_t token = tile.first_row + in_sequence / kGroup;
-    const int64_t q_row = token * kHq + head * kGroup + in_sequence % kGroup;
-    return reinterpret_cast<const Words4*>(operands.q) + q_row * (kD / 8) + unit;
-  }
-  template <int kRows>
-  DEVICE void Load(uint8_t* to) const {
-    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
-      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
-      const Words4* from = From(row, unit);
-      *reinterpret_cast<Words4*>(to + KeyRows::Offset(row, unit)) =
-          from == nullptr ? Words4{} : *from;
-    }
-  }
-  template <int kRows>
-  DEVICE void Copy(uint32_t to) const {
-    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
-      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
-      const Words4* from = From(row, unit);
-      CopyAsync(to + KeyRows::Offset(row, unit), from == nullptr ? operands.q : (const void*)from,
-                from == nullptr ? 0 : 16);
-    }
   }
 };
 

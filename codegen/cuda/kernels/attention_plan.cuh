@@ -153,7 +153,7 @@ struct AttentionPlan {
         static_cast<int>(sizeof(PlanHeader)) + limits.blocks * static_cast<int>(sizeof(BlockStart));
     plan.many_at = plan.few_at + limits.few_tiles * kTileBytes;
     plan.arrivals_at = plan.many_at + limits.many_tiles * kTileBytes;
-    plan.partials_at = plan.arrivals_at + DivideUp(limits.few_tiles * kHkv, 4) * 16;
+    plan.partials_at = plan.arrivals_at + DivideUp(limits.few_tiles * kHkv + 1, 4) * 16;
     if (thread == 0) *reinterpret_cast<PlanHeader*>(memory) = plan;
     self.WriteTiles<kFewTiles>(reinterpret_cast<Tile*>(memory + plan.few_at), plan.few_tiles);
     self.WriteTiles<kManyTiles>(reinterpret_cast<Tile*>(memory + plan.many_at), plan.many_tiles);
@@ -180,6 +180,7 @@ struct AttentionPlan {
     }
     auto* arrivals = reinterpret_cast<uint32_t*>(memory + plan.arrivals_at);
     for (int i = thread; i < plan.few_tiles * kHkv; i += kThreads) arrivals[i] = 0;
+    if (thread == 0) *plan.Drawn(memory) = 0;
     FenceDevice();
   }
 };

@@ -59,13 +59,41 @@ DEVICE void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint
       : "memory");
 }
 
+// A box of whole rows from `row` on, a multiple of 8, of a map that is `grouped`: groups of eight
+// rows, each in panels of 64 columns, each [8][128 bytes], swizzled. Rows before the matrix are
+// zeros.
+DEVICE void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %2, %2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(0), "r"(row / 8), "r"(barrier)
+      : "memory");
+}
+// What this thread wrote to shared memory before is there for copies and products that begin
+// after the barrier behind this.
+DEVICE void FenceShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // ---- warpgroup products. All 128 threads take part; they run until waited for.
 
-// An operand whose k are contiguous: rows of 128 bytes, chunks swizzled (the chunk's number xor the
-// row's), `address` a multiple of 1024. 16 k further: + 2.
-DEVICE uint64_t OperandAt(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{64} << 32 |
-         uint64_t{1} << 62;
+// An operand in shared memory. + moves it by units of 16 bytes.
+struct Operand {
+  uint32_t low, high;
+
+  DEVICE Operand operator+(int units) const { return {low + static_cast<uint32_t>(units), high}; }
+  DEVICE uint64_t word() const {
+    uint64_t both;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(both) : "r"(low), "r"(high));
+    return both;
+  }
+};
+// Of rows of 128 bytes, chunks of 16 swizzled (the chunk's number xor the row's), `address` a
+// multiple of 1024; every eight rows begin group_bytes after those before.
+//   Rows are its rows, k are contiguous: 16 k further: + 2.
+//   Or rows are k (of a transposed operand), with columns in panels of 64, panel_bytes apart: 16 k
+//   further: + 2 group_bytes / 16.
+DEVICE Operand OperandAt(uint32_t address, int group_bytes = 1024, int panel_bytes = 16) {
+  return {(address & 0x3ffff) >> 4 | static_cast<uint32_t>(panel_bytes / 16) << 16,
+          static_cast<uint32_t>(group_bytes / 16) | 1u << 30};
 }
 DEVICE void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 DEVICE void CommitProducts() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -80,12 +108,21 @@ DEVICE void HoldProducts(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+template <int kTiles>
+DEVICE void HoldProducts(float (&d)[kTiles][4]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) HoldProducts(d[i]);
+}
 
 // d (+)= a . b^T for 64 x kColumns and 16 k. Thread 4g + t of warp w holds rows 16w + g and + 8, of
 // each 8 columns 2t and 2t + 1, as Mma does.
 template <typename T, int kColumns>
 struct WarpgroupProduct;
 
+#define QUIRE_NUMBERS_4 "%0, %1, %2, %3"
+#define QUIRE_NUMBERS_32                                                                       \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define QUIRE_NUMBERS_64                                                                       \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
@@ -95,9 +132,11 @@ struct WarpgroupProduct;
   QUIRE_NUMBERS_64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define QUIRE_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define QUIRE_SUMS_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define QUIRE_SUMS_16(i) \
-  QUIRE_SUMS_4(i), QUIRE_SUMS_4(i + 4), QUIRE_SUMS_4(i + 8), QUIRE_SUMS_4(i + 12)
+  QUIRE_SUMS_FOUR(i), QUIRE_SUMS_FOUR(i + 4), QUIRE_SUMS_FOUR(i + 8), QUIRE_SUMS_FOUR(i + 12)
+#define QUIRE_SUMS_4 QUIRE_SUMS_FOUR(0)
+#define QUIRE_SUMS_32 QUIRE_SUMS_16(0), QUIRE_SUMS_16(16)
 #define QUIRE_SUMS_64 QUIRE_SUMS_16(0), QUIRE_SUMS_16(16), QUIRE_SUMS_16(32), QUIRE_SUMS_16(48)
 #define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_16(64), QUIRE_SUMS_16(80)
 
@@ -105,7 +144,7 @@ struct WarpgroupProduct;
 #define QUIRE_WARPGROUP_PRODUCT(element, type, columns, count, a_number, b_number, c_number) \
   template <>                                                                                \
   struct WarpgroupProduct<element, columns> {                                                \
-    static DEVICE void Run(float (&d)[count], uint64_t a, uint64_t b, bool accumulate) {     \
+    static DEVICE void Run(float* d, Operand a, Operand b, bool accumulate) {                \
       asm volatile(                                                                          \
           "{\n"                                                                              \
           ".reg .pred p;\n"                                                                  \
@@ -116,13 +155,48 @@ struct WarpgroupProduct;
                                      ", p, 1, 1, 0, 0;\n"                                    \
                                      "}"                                                     \
           : QUIRE_SUMS_##count                                                               \
-          : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                              \
+          : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));                \
     }                                                                                        \
   };
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 32, "32", "33", "34")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 64, "64", "65", "66")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 64, "64", "65", "66")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 192, 96, "96", "97", "98")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 192, 96, "96", "97", "98")
+
+// d (+)= a . b with `a` in registers, as Mma takes it, which may not change before the product is
+// waited for. Rows of b in memory are k if kTransposed is 1, and its columns if it is 0.
+template <typename T, int kColumns, int kTransposed>
+struct WarpgroupRowProduct;
+#define QUIRE_WARPGROUP_ROW_PRODUCT(element, type, columns, transposed, count, a0, a1, a2, a3, \
+                                    b_number, c_number)                                        \
+  template <>                                                                                  \
+  struct WarpgroupRowProduct<element, columns, transposed> {                                   \
+    static DEVICE void Run(float* d, const uint32_t (&a)[4], Operand b, bool accumulate) {     \
+      asm volatile(                                                                            \
+          "{\n"                                                                                \
+          ".reg .pred p;\n"                                                                    \
+          "setp.ne.b32 p, %" c_number                                                          \
+          ", 0;\n"                                                                             \
+          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                \
+          " {" QUIRE_NUMBERS_##count "}, {%" a0 ", %" a1 ", %" a2 ", %" a3 "}, %" b_number     \
+                                     ", p, 1, 1, " #transposed                                 \
+                                     ";\n"                                                     \
+                                     "}"                                                       \
+          : QUIRE_SUMS_##count                                                                 \
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.word()),                         \
+            "r"(static_cast<int>(accumulate)));                                                \
+    }                                                                                          \
+  };
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 0, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 128, 1, 64, "64", "65", "66", "67", "68", "69")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 128, 1, 64, "64", "65", "66", "67", "68", "69")
 
 // Registers of each thread of this warpgroup from here on; the block's must not exceed its
 // launch's.

@@ -115,8 +115,8 @@ struct LinearWarpgroup {
     int before = 0;
     for (int i = 0; i < stages; ++i) {
       WaitForPhase(waits_for_half ? ring.half(turn.stage) : ring.full(turn.stage), turn.parity);
-      const uint64_t a = OperandAt(ring.x(turn.stage) + consumer * kGroupTokens * kStageRowBytes);
-      const uint64_t b = OperandAt(ring.weight(turn.stage));
+      const Operand a = OperandAt(ring.x(turn.stage) + consumer * kGroupTokens * kStageRowBytes);
+      const Operand b = OperandAt(ring.weight(turn.stage));
       BeginProducts();
 #pragma unroll
       for (int step = 0; step < kStageK / kStepK; ++step) {

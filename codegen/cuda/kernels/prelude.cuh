@@ -286,5 +286,7 @@ DEVICE void SyncThreads(int id, int threads) {
 DEVICE float ShuffleXor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 DEVICE bool AnyLane(bool x) { return __any_sync(~0u, x); }
 DEVICE uint32_t Shuffle(uint32_t x, int lane) { return __shfl_sync(~0u, x, lane); }
+// x, which is the same for all lanes, and which the compiler then knows to be.
+DEVICE int Uniform(int x) { return static_cast<int>(Shuffle(static_cast<uint32_t>(x), 0)); }
 
 #endif  // QUIRE_PRELUDE_CUH_
