@@ -43,11 +43,13 @@ absl::Status CpuProgram::Run(const Step& step, PagePool& pool, absl::Span<float>
   QUIRE_RETURN_IF_ERROR(Check(step, pool, logits));
   QUIRE_RETURN_IF_ERROR(Prepare(step, dynamic_cast<CpuPagePool&>(pool), logits));
   device_.threads().Run(*line_);
+  copies_->Start();
   return absl::OkStatus();
 }
 
 absl::Status CpuProgram::Prepare(const Step& step, CpuPagePool& pool, absl::Span<float> logits) {
   ++steps_;
+  UseCopies();
   const int64_t rows = static_cast<int64_t>(step.ids.size());
   const int64_t wanted = static_cast<int64_t>(step.logit_rows.size());
   QUIRE_RETURN_IF_ERROR(arena_.Reserve(Evaluate(arena_form_, rows, wanted)));
@@ -76,6 +78,14 @@ absl::Status CpuProgram::Prepare(const Step& step, CpuPagePool& pool, absl::Span
     line_->chunks()[task] = ChunksOf(tasks_[task]);
   }
   return absl::OkStatus();
+}
+
+void CpuProgram::UseCopies() {
+  if (are_copies_used_ || !copies_->IsDone()) return;
+  are_copies_used_ = true;
+  for (Launch& launch : launches_) {
+    for (Operand& operand : launch.operands) operand.fixed = copies_->Find(operand.fixed);
+  }
 }
 
 // Where each class of pages is, and where each row of the step goes in those that are appended to.

@@ -100,13 +100,9 @@ absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::Pr
                                      const WeightSource& source) {
   // In order of use, side by side in one memory: what is fetched ahead of a weight's end is the
   // next weight's beginning.
-  struct Place {
-    uint32_t index;
-    int64_t begin, room;
-  };
-  std::vector<Place> places;
+  std::vector<uint32_t> order;
+  std::vector<int64_t> places;
   int64_t end = 0;
-  const std::set<uint32_t> copied = WeightsToCopy(target, program);
   for (const auto& launch : program.launches) {
     const auto* linear = std::get_if<LinearSpec>(&kernels_.at(launch->kernel)->spec);
     for (size_t i = 0; i < launch->inputs.size(); ++i) {
@@ -123,36 +119,38 @@ absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::Pr
       } else if (linear != nullptr && i == 2) {
         QUIRE_ASSIGN_OR_RETURN(biases_[index], LoadBias(slot, source));
       } else if (weights_.try_emplace(index).second) {
-        QUIRE_ASSIGN_OR_RETURN(const int64_t room, PackedRoom(slot, copied.contains(index)));
-        places.push_back({index, end, room});
+        QUIRE_ASSIGN_OR_RETURN(const int64_t room, PackedRoom(slot));
+        order.push_back(index);
+        places.push_back(end);
         end += (room + 63) / 64 * 64;
       }
     }
   }
   QUIRE_ASSIGN_OR_RETURN(packed_, HostMemory::Allocate(end));
-  return ForEach(places.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
-    const Place& place = places[i];
-    QUIRE_ASSIGN_OR_RETURN(
-        weights_.at(place.index),
-        LoadCpuWeight(*target.weights[place.index], source,
-                      {packed_.data() + place.begin, static_cast<size_t>(place.room)}));
-    return absl::OkStatus();
-  });
+  QUIRE_RETURN_IF_ERROR(
+      ForEach(order.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
+        const plan::WeightSlotT& slot = *target.weights[order[i]];
+        QUIRE_ASSIGN_OR_RETURN(const int64_t room, PackedRoom(slot));
+        QUIRE_ASSIGN_OR_RETURN(
+            weights_.at(order[i]),
+            LoadCpuWeight(slot, source, {packed_.data() + places[i], static_cast<size_t>(room)}));
+        return absl::OkStatus();
+      }));
+  CopyWeights(target, program);
+  return absl::OkStatus();
 }
 
-// Packed weights that linears read: whole, in every step, so that a copy pays for itself after some
-// ten of them. None if the copies would take more than half of the memory that is left.
-std::set<uint32_t> CpuProgram::WeightsToCopy(const plan::TargetT& target,
-                                             const plan::ProgramT& program) const {
-  std::set<uint32_t> weights;
-  uint64_t bytes = 0;
+// Packed weights that linears read: whole, in every step.
+void CpuProgram::CopyWeights(const plan::TargetT& target, const plan::ProgramT& program) {
+  copies_ = std::make_unique<BackgroundCopy>();
+  std::set<uint32_t> added;
   for (const auto& launch : program.launches) {
     if (!std::holds_alternative<LinearSpec>(kernels_.at(launch->kernel)->spec)) continue;
-    const plan::WeightSlotT& slot = *target.weights[launch->inputs[1].index()];
-    if (slot.packed && weights.insert(launch->inputs[1].index()).second) bytes += slot.bytes;
+    const uint32_t index = launch->inputs[1].index();
+    const plan::WeightSlotT& slot = *target.weights[index];
+    if (!slot.packed || !added.insert(index).second) continue;
+    copies_->Add(weights_.at(index).data, static_cast<int64_t>(slot.bytes));
   }
-  if (bytes > static_cast<uint64_t>(AvailableMemory()) / 2) weights.clear();
-  return weights;
 }
 
 absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operand,

@@ -1,6 +1,5 @@
 #include "runtime/cpu/cpu_weights.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -48,13 +47,12 @@ absl::Status WrongSize(const plan::WeightSlotT& slot, size_t bytes, int64_t expe
 
 }  // namespace
 
-absl::StatusOr<int64_t> PackedRoom(const plan::WeightSlotT& slot, bool copies) {
+absl::StatusOr<int64_t> PackedRoom(const plan::WeightSlotT& slot) {
   QUIRE_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(slot));
   QUIRE_ASSIGN_OR_RETURN(const WeightLayout stated, ParseLayout(slot.layout));
   const WeightLayout wanted = WantedLayout(shape, stated);
   const WeightLayout stored = slot.packed ? stated : WeightLayout::kRows;
-  if (stored == wanted && !(copies && slot.packed)) return 0;
-  return PackedBytes(wanted, shape.dtype, shape.rows, shape.columns);
+  return stored == wanted ? 0 : PackedBytes(wanted, shape.dtype, shape.rows, shape.columns);
 }
 
 absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source,
@@ -71,10 +69,6 @@ absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const Wei
     return WrongSize(slot, bytes.bytes.size(), expected);
   }
   if (room.empty()) return CpuWeight{bytes.bytes.data(), std::move(bytes.owner)};
-  if (found == WantedLayout(shape, stated)) {
-    std::copy(bytes.bytes.begin(), bytes.bytes.end(), room.begin());
-    return CpuWeight{room.data(), nullptr};
-  }
   const int64_t row_bytes = RowBytes(shape.dtype, shape.columns);
   std::vector<const uint8_t*> rows;
   rows.reserve(static_cast<size_t>(shape.rows));

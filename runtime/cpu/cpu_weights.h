@@ -1,9 +1,8 @@
 // Weights as the CPU's kernels read them.
 //
 // A slot in layout rows16, and every table of a block type whatever its layout, is packed
-// (codegen/cpu/pack.h). Packed bytes of the plan are used where they lie, in pages of 4 KB of the
-// page cache, or copied: in huge pages, linear kernels read them a fifth faster. Float rows are
-// used where they lie.
+// (codegen/cpu/pack.h); packed bytes of the plan are used where they lie, until a program has
+// copied them (runtime/cpu/background_copy.h). Float rows are used where they lie too.
 #ifndef QUIRE_RUNTIME_CPU_CPU_WEIGHTS_H_
 #define QUIRE_RUNTIME_CPU_CPU_WEIGHTS_H_
 
@@ -23,10 +22,9 @@ struct CpuWeight {
   std::shared_ptr<const void> owner;  // of bytes that are used where they lie
 };
 
-// Room that the slot's packed form takes, or 0 when its bytes are used where they lie. `copies`:
-// bytes that the plan has packed are copied.
-absl::StatusOr<int64_t> PackedRoom(const plan::WeightSlotT& slot, bool copies);
-// Packs or copies into `room`, of PackedRoom bytes.
+// Room that the slot's packed form takes, or 0 when its bytes are used where they lie.
+absl::StatusOr<int64_t> PackedRoom(const plan::WeightSlotT& slot);
+// Packs into `room`, of PackedRoom bytes.
 absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const WeightSource& source,
                                         absl::Span<uint8_t> room);
 
