@@ -360,7 +360,7 @@ class Analysis {
     }
     QUIRE_ASSIGN_OR_RETURN(const Tensor sums, Again(op, operands));
     const int64_t T = q.extent(0), Hq = q.extent(1), D = q.extent(2);
-    const int64_t C = k.extent(0), Hkv = k.extent(1), Dv = v.extent(2);
+    const int64_t C = k.extent(0), Hkv = k.extent(1), dv = v.extent(2);
     if (op.Float(AttrKind::kAlibiMax) > 0) largest_bias += static_cast<double>(C);
     const double scale = std::fabs(op.Float(AttrKind::kScale));
     const double units = arithmetic_.sum_unit * static_cast<double>(D + 8);
@@ -381,8 +381,8 @@ class Analysis {
         }
         const double of_scores =
             units * largest + kUnit * (kFunctionUnits / kUnit + 4) * (largest + largest_bias);
-        for (int64_t i = 0; i < Dv; ++i) {
-          const auto at = static_cast<size_t>((t * Hq + h) * Dv + i);
+        for (int64_t i = 0; i < dv; ++i) {
+          const auto at = static_cast<size_t>((t * Hq + h) * dv + i);
           out[at] = sums.values[at] * (2 * of_scores + of_sums) + kTiny;
         }
       }

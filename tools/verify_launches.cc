@@ -141,8 +141,8 @@ absl::Status LaunchVerifier::Begin(absl::string_view program, const Step& step) 
   if (now_ == nullptr || step.sequences.size() != 1) {
     return absl::InvalidArgumentError("only steps of one sequence can be watched");
   }
-  T_ = static_cast<int64_t>(step.ids.size());
-  R_ = static_cast<int64_t>(step.logit_rows.size());
+  t_ = static_cast<int64_t>(step.ids.size());
+  r_ = static_cast<int64_t>(step.logit_rows.size());
   values_.clear();
   values_["ids"] = TensorOf(step.ids);
   values_["pos"] = TensorOf(step.positions);
@@ -178,7 +178,7 @@ absl::StatusOr<Tensor> LaunchVerifier::ReadBuffer(const LaunchMemory& memory,
   const plan::ValueT& buffer = *now_->program->buffers[index];
   QUIRE_ASSIGN_OR_RETURN(Type type, TypeOfValue(buffer));
   for (Extent& extent : type.extents) {
-    if (extent.is_letter()) extent = extent.letter() == 'R' ? R_ : T_;
+    if (extent.is_letter()) extent = extent.letter() == 'R' ? r_ : t_;
   }
   QUIRE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, memory.ReadBuffer(index));
   return reference::TensorFromBytes(type, bytes);

@@ -105,7 +105,7 @@ class LaunchVerifier : public StepWatcher {
 
   // Of the step at hand.
   const Lowered* now_ = nullptr;
-  int64_t T_ = 0, R_ = 0;
+  int64_t t_ = 0, r_ = 0;
   absl::flat_hash_map<std::string, reference::Tensor> values_;
   // Of the sequence.
   std::map<CacheKey, reference::Tensor> caches_;
