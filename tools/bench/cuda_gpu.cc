@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -142,19 +143,25 @@ double Gpu::TimeGraph(int replays, const std::function<void()>& enqueue) const {
 std::vector<std::string> CompileAll(const std::vector<std::pair<std::string, std::string>>& sources,
                                     const std::string& architecture) {
   const Nvrtc* nvrtc = OrDie(Nvrtc::Get());
-  std::vector<std::string> cubins(sources.size());
+  // Some texts serve several kernels.
+  std::map<std::string, std::string> cubin_of;
+  for (const auto& [entry, text] : sources) cubin_of[text];
+  std::vector<std::pair<const std::string, std::string>*> jobs;
+  for (auto& job : cubin_of) jobs.push_back(&job);
   std::atomic<size_t> next = 0;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
     threads.emplace_back([&] {
-      for (size_t at; (at = next++) < sources.size();) {
-        cubins[at] = OrDie(nvrtc->Compile(sources[at].first + ".cu", sources[at].second,
-                                          architecture, CudaKernelHeaders()))
-                         .cubin;
+      for (size_t at; (at = next++) < jobs.size();) {
+        jobs[at]->second =
+            OrDie(nvrtc->Compile("kernel.cu", jobs[at]->first, architecture, CudaKernelHeaders()))
+                .cubin;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> cubins;
+  for (const auto& [entry, text] : sources) cubins.push_back(cubin_of[text]);
   return cubins;
 }
 

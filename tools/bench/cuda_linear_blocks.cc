@@ -5,72 +5,21 @@
 #include <memory>
 
 #include "tools/bench/cuda_linear_kernels.h"
+#include "tools/bench/cuda_planned.h"
 
 namespace quire::bench {
 namespace {
 
-// A linear's kernels on this GPU.
-class Planned {
- public:
-  Planned(const Gpu& gpu, const LinearSpec& spec)
-      : gpu_(gpu), spec_(spec), kernel_(OrDie(MakeCudaLinear(spec, gpu.limits()))) {}
-
-  const LinearSpec& spec() const { return spec_; }
-  const std::vector<CudaEntry>& entries() const { return kernel_->entries(); }
-  void Load(const std::string* cubins) {
-    for (const CudaEntry& entry : entries()) {
-      functions_.push_back(gpu_.Load(*cubins++, entry.entry, entry.shared_bytes));
-    }
-  }
-  CudaLaunches Launches(int64_t rows) const { return kernel_->Launches(rows); }
-
-  // `operands`: x, weight, y.
-  void Enqueue(const CudaLaunches& launches, const std::vector<CuDevicePtr>& operands,
-               CuDevicePtr workspace) const {
-    const auto address = [&](const CudaArgument& argument) -> CuDevicePtr {
-      if (argument.kind == CudaArgument::Kind::kWorkspace) {
-        return workspace + static_cast<CuDevicePtr>(argument.value);
-      }
-      return argument.value < 0 ? 0 : operands[static_cast<size_t>(argument.value)];
-    };
-    for (const CudaLaunch& launch : launches.launches) {
-      KernelArguments arguments;
-      for (const CudaArgument& argument : launch.arguments) {
-        if (argument.kind == CudaArgument::Kind::kInt32) {
-          arguments.Add(static_cast<int>(argument.value));
-        } else if (argument.kind == CudaArgument::Kind::kTensorMap) {
-          const CudaTensorMap& map = launch.tensor_maps[static_cast<size_t>(argument.value)];
-          arguments.Add(gpu_.Encode(map, address(map.base)));
-        } else {
-          arguments.Add(address(argument));
-        }
-      }
-      const CudaEntry& entry = entries()[launch.entry];
-      gpu_.Launch(functions_[launch.entry], launch.grid, entry.block_threads, entry.shared_bytes,
-                  true, arguments);
-    }
-  }
-
- private:
-  const Gpu& gpu_;
-  const LinearSpec spec_;
-  const std::unique_ptr<CudaKernel> kernel_;
-  std::vector<CuFunction> functions_;
+struct Linear {
+  Linear(const Gpu& gpu, const LinearSpec& of) : spec(of), planned(gpu, of) {}
+  const LinearSpec spec;
+  Planned planned;
 };
 
-void Compile(const Gpu& gpu, std::vector<std::unique_ptr<Planned>>& linears) {
-  std::vector<std::pair<std::string, std::string>> sources;
-  for (const auto& linear : linears) {
-    for (const CudaEntry& entry : linear->entries()) {
-      sources.emplace_back(entry.entry, entry.source);
-    }
-  }
-  const std::vector<std::string> cubins = CompileAll(sources, gpu.architecture());
-  const std::string* at = cubins.data();
-  for (auto& linear : linears) {
-    linear->Load(at);
-    at += linear->entries().size();
-  }
+void CompileLinears(const Gpu& gpu, const std::vector<std::unique_ptr<Linear>>& linears) {
+  std::vector<Planned*> kernels;
+  for (const auto& linear : linears) kernels.push_back(&linear->planned);
+  Compile(gpu, kernels);
 }
 
 LinearSpec BlocksSpec(int64_t n, int64_t k, DType weight, DType y) {
@@ -101,20 +50,20 @@ std::vector<uint8_t> DrawBlocks(DType type, size_t bytes, Random& random) {
 int CheckBlocks(const Gpu& gpu, bool quick) {
   constexpr int64_t kRows = 600;
   const CuDevicePtr workspace = gpu.Allocate(kWorkspaceBytes);
-  std::vector<std::unique_ptr<Planned>> linears;
+  std::vector<std::unique_ptr<Linear>> linears;
   for (const DTypeInfo& info : AllDTypes()) {
     if (!IsBlockType(info.dtype)) continue;
     const int64_t ragged_k = info.block_elements == 256 ? 2816 : 2080;
     linears.push_back(
-        std::make_unique<Planned>(gpu, BlocksSpec(43, ragged_k, info.dtype, DType::kF32)));
+        std::make_unique<Linear>(gpu, BlocksSpec(43, ragged_k, info.dtype, DType::kF32)));
     if (quick) continue;  // enough rows for tiles of 16
     linears.push_back(
-        std::make_unique<Planned>(gpu, BlocksSpec(8208, 4096, info.dtype, DType::kBF16)));
+        std::make_unique<Linear>(gpu, BlocksSpec(8208, 4096, info.dtype, DType::kBF16)));
   }
-  Compile(gpu, linears);
+  CompileLinears(gpu, linears);
   int64_t wrong = 0;
   for (const auto& linear : linears) {
-    const LinearSpec& spec = linear->spec();
+    const LinearSpec& spec = linear->spec;
     Random random{static_cast<uint64_t>(spec.n)};
     std::vector<uint16_t> x(static_cast<size_t>(kRows * spec.k));
     for (uint16_t& value : x) value = F32ToBF16(random.Value());
@@ -128,9 +77,9 @@ int CheckBlocks(const Gpu& gpu, bool quick) {
     std::vector<uint8_t> all;
     for (int64_t rows : {kRows, int64_t{200}, int64_t{33}, int64_t{16}, int64_t{8}, int64_t{1}}) {
       gpu.Fill(operands[2], 0xee, y_bytes);
-      const CudaLaunches launches = linear->Launches(rows);
-      linear->Enqueue(launches, operands, workspace);
-      linear->Enqueue(launches, operands, workspace);
+      const CudaLaunches launches = linear->planned.Launches(rows);
+      linear->planned.Enqueue(launches, operands, workspace);
+      linear->planned.Enqueue(launches, operands, workspace);
       std::vector<uint8_t> y(y_bytes);
       gpu.Download(y.data(), operands[2], y.size());
       if (all.empty()) all = y;
@@ -154,14 +103,14 @@ int CheckBlocks(const Gpu& gpu, bool quick) {
 int TimeBlocks(const Gpu& gpu) {
   constexpr size_t kPoolBytes = size_t{2} << 30;
   constexpr std::pair<int64_t, int64_t> kShapes[] = {{4096, 4096}, {22016, 4096}, {4096, 11008}};
-  std::vector<std::unique_ptr<Planned>> linears;
+  std::vector<std::unique_ptr<Linear>> linears;
   for (const DTypeInfo& info : AllDTypes()) {
     if (!IsBlockType(info.dtype)) continue;
     for (const auto& [n, k] : kShapes) {
-      linears.push_back(std::make_unique<Planned>(gpu, BlocksSpec(n, k, info.dtype, DType::kBF16)));
+      linears.push_back(std::make_unique<Linear>(gpu, BlocksSpec(n, k, info.dtype, DType::kBF16)));
     }
   }
-  Compile(gpu, linears);
+  CompileLinears(gpu, linears);
   const CuDevicePtr pool = gpu.Allocate(kPoolBytes), workspace = gpu.Allocate(kWorkspaceBytes);
   const CuDevicePtr x = gpu.Allocate(4096 * 11008 * 2), y = gpu.Allocate(4096 * 22016 * 2);
   std::vector<uint16_t> values(4096 * 1024);
@@ -171,7 +120,7 @@ int TimeBlocks(const Gpu& gpu) {
     gpu.Upload(x + at, values.data(), values.size() * 2);
   }
   for (const auto& linear : linears) {
-    const LinearSpec& spec = linear->spec();
+    const LinearSpec& spec = linear->spec;
     const auto bytes = static_cast<size_t>(RowBytes(spec.weight, spec.k) * spec.n);
     const size_t weights = std::min<size_t>(kPoolBytes / bytes, 600'000'000 / bytes + 1);
     const std::vector<uint8_t> blocks = DrawBlocks(spec.weight, bytes, random);
@@ -179,10 +128,10 @@ int TimeBlocks(const Gpu& gpu) {
     for (size_t i = 1; i < weights; ++i) gpu.Copy(pool + i * bytes, pool, bytes);
     for (int64_t rows : {1, 8, 16, 64, 512, 4096}) {
       const size_t calls = rows >= 512 ? 4 : std::max<size_t>(weights, 8);
-      const CudaLaunches launches = linear->Launches(rows);
+      const CudaLaunches launches = linear->planned.Launches(rows);
       const double us = gpu.TimeGraph(rows >= 512 ? 3 : 7, [&] {
         for (size_t i = 0; i < calls; ++i) {
-          linear->Enqueue(launches, {x, pool + i % weights * bytes, y}, workspace);
+          linear->planned.Enqueue(launches, {x, pool + i % weights * bytes, y}, workspace);
         }
       }) / static_cast<double>(calls);
       std::printf("%ld %ld %ld %s %.2f %.2f\n", static_cast<long>(spec.n),
