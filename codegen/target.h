@@ -31,6 +31,7 @@ inline TargetTraits TraitsOf(absl::string_view target) {
     traits.matrix_layout = WeightLayout::kRows;
     traits.converts_weights = true;
     traits.rows_know_pages = true;
+    traits.fuses_norms = traits.fuses_activations = true;
   }
   return traits;
 }

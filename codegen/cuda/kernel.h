@@ -31,7 +31,8 @@ struct CudaLimits {
 // One text for NVRTC with one extern "C" function.
 struct CudaEntry {
   std::string entry;
-  std::string source;  // begins with a comment that holds the spec
+  std::string source;  // begins with a comment that holds the spec; where n and k are
+                       // parameters, they are "any" there
   int block_threads = 0;
   int shared_bytes = 0;  // dynamic
 };

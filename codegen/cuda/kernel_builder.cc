@@ -52,7 +52,7 @@ std::string HashOfIncluded(absl::string_view source) {
   return HashText(texts);
 }
 
-// A source begins with a comment that holds the spec.
+// A source begins with a comment that says what it computes.
 absl::string_view SpecOf(const CudaEntry& entry) {
   absl::string_view line = absl::string_view(entry.source).substr(0, entry.source.find('\n'));
   absl::ConsumePrefix(&line, "// ");

@@ -4,31 +4,21 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear_parts.h"
 #include "codegen/cuda/linear_source.h"
-#include "codegen/cuda/tensor_core_model.h"
 #include "ir/status.h"
 
 namespace quire {
 namespace {
 
+using cuda_linear::DivideUp, cuda_linear::PaddedK, cuda_linear::PartBegin;
+using cuda_linear::kParts;
+
 constexpr int64_t kMaxN = int64_t{1} << 28, kMaxK = int64_t{1} << 22;  // of 32-bit arithmetic
-constexpr int kParts = 4;
-constexpr int kStageK = 64;
 constexpr int kStageRowBytes = 128;
 constexpr int kFewTileRows = 16;
 constexpr int kTileRows = 128;
-constexpr int kArrivalBytes = kCudaZeroBytes;
 
-constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t PaddedK(int64_t k) { return DivideUp(k, kTensorCoreStep) * kTensorCoreStep; }
-
-int64_t PartBegin(int64_t k, int64_t grain, int64_t part) {
-  return DivideUp(k, grain) * part / kParts * grain;
-}
-// No part ends within a stage.
-bool WholeStages(const LinearSpec& spec) {
-  return CudaLinearGrain(spec.weight) % kStageK == 0 || spec.k % (kParts * kStageK) == 0;
-}
 // A row of a stage of linear_few_blocks.cuh.
 int64_t FewBlocksRowBytes(const LinearSpec& spec) {
   const int64_t data = RowBytes(spec.weight, 256);
@@ -50,7 +40,8 @@ int64_t FewSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
   const int64_t ring = int64_t{config.groups} * kParts * config.stages * stage_bytes;
   const int64_t sums =
       int64_t{config.groups} * kParts * DivideUp(config.rows, 8) * 8 * (tile_rows + 4) * 4;
-  return ring + sums + config.rows * (2 * PaddedK(spec.k) + 16) + 16;
+  const int64_t norm_sums = config.norm ? 2 * config.rows * (DivideUp(spec.k, 256) + 1) * 4 : 0;
+  return ring + sums + config.rows * (2 * PaddedK(spec.k) + 16) + 16 + DivideUp(norm_sums, 16) * 16;
 }
 
 int64_t TileStageBytes(int rows) { return int64_t{rows + kTileRows} * kStageRowBytes; }
@@ -79,6 +70,13 @@ int BlockThreads(const CudaLinearConfig& config) {
   return (config.groups + copying) * kWarpgroupThreads;
 }
 
+// What the few-row body for config->rows computes beside the product. Every block norms all rows of
+// x: of more, a kernel before it takes less time.
+void SetFused(const LinearSpec& spec, CudaLinearConfig* config) {
+  config->norm = spec.norm.has_value() && config->rows <= 8;
+  config->act = spec.act != LinearAct::kNone;
+}
+
 // The few-row body for up to `rows`, with the deepest ring that fits; no stages where that is too
 // shallow. Two groups of 8 stages keep 112 KB in flight, what an H200 wants; 5 stages, 64 KB, are
 // the fewest that keep up with it.
@@ -87,6 +85,7 @@ CudaLinearConfig FewConfig(const LinearSpec& spec, int rows, int shared_bytes) {
   // Smaller devices want as many bytes in flight as their shared memory is smaller.
   const int64_t least_flight = int64_t{64} * 1024 * shared_bytes / (227 * 1024);
   CudaLinearConfig config{CudaLinearConfig::kFew, rows, kGroups, kMostStages, kFewTileRows};
+  SetFused(spec, &config);
   while (config.stages >= 3 && FewSharedBytes(spec, config) > shared_bytes) --config.stages;
   const int64_t flight =
       int64_t{kGroups} * kParts * (config.stages - 1) * kFewTileRows * kStageRowBytes;
@@ -99,9 +98,10 @@ CudaLinearConfig FewConfig(const LinearSpec& spec, int rows, int shared_bytes) {
 CudaLinearConfig FewBlocksConfig(const LinearSpec& spec, int rows, const CudaLimits& limits) {
   constexpr int kMostStages = 8;
   CudaLinearConfig config{CudaLinearConfig::kFew, rows, 4, kMostStages, 16};
+  SetFused(spec, &config);
   // Tiles of 16 rows, of 8, fewer groups: until most groups have a tile.
   const auto idle = [&] {
-    return 4 * DivideUp(spec.n, config.tile_rows) <
+    return 4 * DivideUp(spec.weight_rows(), config.tile_rows) <
            int64_t{3} * limits.multiprocessors * config.groups;
   };
   if (idle()) config.tile_rows = 8;
@@ -132,12 +132,12 @@ absl::Status CheckSpec(const LinearSpec& spec) {
     allowed = "y=f32, f16, bf16";
   } else if (spec.layout != WeightLayout::kRows) {
     allowed = "layout=rows";
-  } else if (spec.norm.has_value() || spec.act != LinearAct::kNone) {
-    allowed = "neither norm nor act";
+  } else if (spec.act != LinearAct::kNone && spec.residual) {
+    allowed = "act or residual";
   } else if (spec.k < 8 || spec.k % 8 != 0 || spec.k > kMaxK ||
              spec.k % InfoOf(spec.weight).block_elements != 0) {
     allowed = "k a multiple of 8 and of w's block, up to 2^22";
-  } else if (spec.n < 1 || spec.n > kMaxN) {
+  } else if (spec.n < 1 || spec.weight_rows() > kMaxN) {
     allowed = "n up to 2^28";
   } else {
     return absl::OkStatus();
@@ -147,46 +147,12 @@ absl::Status CheckSpec(const LinearSpec& spec) {
 
 void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
                        std::vector<CudaLinearConfig>* configs) {
-  if (limits.major == 9 && WholeStages(spec)) {
+  if (limits.major == 9 && CudaLinearHasWholeStages(spec)) {
     configs->push_back({CudaLinearConfig::kWarpgroup, 128, 2, 6, 128});
     configs->push_back({CudaLinearConfig::kWarpgroup, 128, 2, 5, 192});
   } else {
     configs->push_back(TileConfig(128, 2, 6, limits.shared_bytes));
   }
-}
-
-// Reads of a block-quantised weight by the body for few rows that take less time than making
-// elements of it and reading those, on an H200.
-constexpr int64_t kMostPasses = 3;
-
-struct Cut {
-  int64_t whole_tiles;
-  int64_t time;  // of the longest block, in stages
-};
-
-// How many of `tiles` to leave whole: those of full rounds, or all, or none, by the time of the
-// longest block. Merging a tile that is cut takes about as long as `merge_stages`, as measured on
-// an H200.
-Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows,
-            int multiprocessors) {
-  const int64_t merge_stages = kernel.config.body == CudaLinearConfig::kTile ? 6
-                               : kernel.config.tile_rows == 128              ? 16
-                                                                             : 32;
-  const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
-  const int64_t part_stages = DivideUp(spec.k, kParts * kStageK);
-  int64_t best = tiles;
-  int64_t best_time = DivideUp(tiles, multiprocessors) * kParts * part_stages;
-  for (int64_t whole : {tiles / multiprocessors * multiprocessors, int64_t{0}}) {
-    const int64_t cut = tiles - whole;
-    if (cut > 2 * multiprocessors) continue;
-    const int64_t time = DivideUp(whole, multiprocessors) * kParts * part_stages +
-                         DivideUp(cut * kParts, multiprocessors) * (part_stages + merge_stages);
-    if (time < best_time) {
-      best = whole;
-      best_time = time;
-    }
-  }
-  return {best, best_time};
 }
 
 }  // namespace
@@ -219,7 +185,7 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   // 16 rows: tiles, where their parts go round in one turn; otherwise the few-row body, whose small
   // shares leave no blocks idle at the end.
   const CudaLinearConfig few_16 = FewConfig(spec, 16, shared_bytes);
-  const bool one_turn = DivideUp(spec.n, kTileRows) * kParts <= limits.multiprocessors;
+  const bool one_turn = DivideUp(spec.weight_rows(), kTileRows) * kParts <= limits.multiprocessors;
   configs.push_back(few_16.stages > 0 && !one_turn ? few_16 : TileConfig(16, 1, 10, shared_bytes));
   configs.push_back(TileConfig(32, 1, 10, shared_bytes));
   configs.push_back(TileConfig(64, 2, 8, shared_bytes));
@@ -233,6 +199,17 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   return configs;
 }
 
+LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& config) {
+  LinearSpec body = spec;
+  if (!config.norm) body.norm.reset();
+  if (!config.act) {
+    body.n = spec.weight_rows();
+    body.act = LinearAct::kNone;
+    body.gated = false;
+  }
+  return body;
+}
+
 CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearConfig& config) {
   CudaLinearKernel kernel;
   kernel.config = config;
@@ -242,7 +219,7 @@ CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearCo
   kernel.block_threads = BlockThreads(config);
   kernel.shared_bytes = static_cast<int>(SharedBytes(spec, config));
   kernel.max_rows = config.rows < 128 ? config.rows : std::numeric_limits<int>::max() - 128;
-  kernel.source = CudaLinearSource(spec, kernel);
+  kernel.source = CudaLinearSource(CudaLinearBodySpec(spec, config), kernel);
   return kernel;
 }
 
@@ -255,79 +232,6 @@ absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec
     kernels.push_back(MakeCudaLinearKernel(spec, config));
   }
   return kernels;
-}
-
-int64_t CudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows) {
-  return DivideUp(spec.n, kernel.config.tile_rows) * DivideUp(rows, kernel.config.rows);
-}
-
-size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKernel>& kernels,
-                        int64_t rows, int multiprocessors) {
-  size_t first = 0;
-  while (kernels[first].max_rows < rows) ++first;
-  if (IsBlockType(spec.weight) && kernels[first].config.body != CudaLinearConfig::kFew) {
-    size_t few = 0;
-    while (kernels[few].config.body == CudaLinearConfig::kFew) ++few;
-    if (few > 0 && rows <= kMostPasses * kernels[few - 1].max_rows) return few - 1;
-  }
-  if (kernels[first].config.body != CudaLinearConfig::kWarpgroup) return first;
-  size_t best = first;
-  int64_t best_time = std::numeric_limits<int64_t>::max();
-  for (size_t i = first; i < kernels.size(); ++i) {
-    // A stage of the narrow tile takes longer than its share, by 5% on an H200.
-    const int64_t stage_time = kernels[i].config.tile_rows == 128 ? 140 : 200;
-    const int64_t time = BestCut(spec, kernels[i], rows, multiprocessors).time * stage_time;
-    if (time < best_time) {
-      best = i;
-      best_time = time;
-    }
-  }
-  return best;
-}
-
-CudaLinearLaunch PlanCudaLinear(const LinearSpec& spec, const CudaLinearKernel& kernel,
-                                int64_t rows, int multiprocessors) {
-  if (kernel.config.body != CudaLinearConfig::kFew) {
-    return PlanCudaLinearTiles(spec, kernel, rows, multiprocessors,
-                               BestCut(spec, kernel, rows, multiprocessors).whole_tiles);
-  }
-  const int64_t tiles = DivideUp(spec.n, kernel.config.tile_rows);
-  CudaLinearLaunch launch;
-  launch.grid =
-      static_cast<int>(std::min<int64_t>(multiprocessors, DivideUp(tiles, kernel.config.groups)));
-  return launch;
-}
-
-CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel,
-                                     int64_t rows, int multiprocessors, int64_t whole_tiles) {
-  const int64_t cut = CudaLinearTiles(spec, kernel, rows) - whole_tiles;
-  CudaLinearLaunch launch;
-  launch.whole_tiles = static_cast<int>(whole_tiles);
-  launch.grid = static_cast<int>(std::min<int64_t>(multiprocessors, whole_tiles + cut * kParts));
-  if (cut > 0) {
-    launch.workspace_bytes =
-        kArrivalBytes + cut * kParts * kernel.config.rows * kernel.config.tile_rows * int64_t{4};
-  }
-  return launch;
-}
-
-float CudaLinearSum(DType dtype, const uint16_t* x, const uint16_t* weight, int64_t k,
-                    int64_t grain) {
-  std::vector<uint16_t> padded;  // both rows, where k ends within a step
-  if (k % kTensorCoreStep != 0) {
-    padded.resize(static_cast<size_t>(2 * PaddedK(k)));
-    std::copy_n(x, k, padded.data());
-    std::copy_n(weight, k, padded.data() + PaddedK(k));
-    x = padded.data();
-    weight = padded.data() + PaddedK(k);
-  }
-  float sum = 0;
-  for (int64_t part = 0; part < kParts; ++part) {
-    const int64_t begin = PartBegin(k, grain, part), end = PartBegin(k, grain, part + 1);
-    const float chain = TensorCoreChain(dtype, x + begin, weight + begin, end - begin);
-    sum = part == 0 ? chain : sum + chain;
-  }
-  return sum;
 }
 
 }  // namespace quire

@@ -1,8 +1,12 @@
-// A linear as the CUDA device runs it: one entry a body, chosen by the number of rows.
+// A linear as the CUDA device runs it: one entry a body, chosen by the number of rows; what the
+// chosen one leaves to others, before it and after it.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "codegen/cuda/linear.h"
+#include "codegen/cuda/linear_rows.h"
+#include "codegen/cuda/row.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -10,76 +14,150 @@ namespace {
 
 using Kind = CudaArgument::Kind;
 
+// Where operands of the plan's launch are (codegen/spec.h).
+struct Places {
+  explicit Places(const LinearSpec& spec) {
+    int64_t next = 2;
+    if (spec.bias) bias = next++;
+    if (spec.residual) residual = next++;
+    if (spec.norm.has_value() && spec.norm->weight.has_value()) norm_weight = next++;
+    if (spec.norm.has_value() && spec.norm->bias.has_value()) norm_bias = next++;
+    y = next;
+  }
+  int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, y = 0;
+};
+
+// A row kernel and where its entry is.
+struct Rows {
+  std::unique_ptr<CudaKernel> kernel;
+  size_t entry = 0;
+
+  // Its launch with the linear's arguments for its own operands.
+  CudaLaunch Launch(int64_t rows, const std::vector<CudaArgument>& operands) const {
+    CudaLaunch launch = kernel->Launches(rows).launches[0];
+    launch.entry = entry;
+    for (CudaArgument& argument : launch.arguments) {
+      if (argument.kind == Kind::kOperand) argument = operands[static_cast<size_t>(argument.value)];
+    }
+    return launch;
+  }
+};
+
 class CudaLinear : public CudaKernel {
  public:
   CudaLinear(const LinearSpec& spec, const CudaLimits& limits,
-             std::vector<CudaLinearKernel> kernels)
-      : spec_(spec), limits_(limits), kernels_(std::move(kernels)) {
+             std::vector<CudaLinearKernel> kernels, std::unique_ptr<CudaKernel> norm,
+             std::unique_ptr<CudaKernel> act)
+      : spec_(spec), places_(spec), limits_(limits), kernels_(std::move(kernels)) {
     for (const CudaLinearKernel& kernel : kernels_) {
       entries_.push_back({kernel.entry, kernel.source, kernel.block_threads, kernel.shared_bytes});
     }
+    dequantize_ = entries_.size();
     if (IsBlockType(spec_.weight)) {
       entries_.push_back(
           {kCudaDequantizeEntry, CudaDequantizeSource(spec_), kCudaDequantizeThreads});
     }
+    const auto add = [this](std::unique_ptr<CudaKernel> kernel, Rows* rows) {
+      if (kernel == nullptr) return;
+      *rows = {std::move(kernel), entries_.size()};
+      entries_.push_back(rows->kernel->entries()[0]);
+    };
+    add(std::move(norm), &norm_);
+    add(std::move(act), &act_);
   }
 
   CudaLaunches Launches(int64_t rows) const override {
     const size_t chosen = ChooseCudaLinear(spec_, kernels_, rows, limits_.multiprocessors);
-    const bool few = kernels_[chosen].config.body == CudaLinearConfig::kFew;
+    const CudaLinearConfig& config = kernels_[chosen].config;
     const CudaLinearLaunch plan =
         PlanCudaLinear(spec_, kernels_[chosen], rows, limits_.multiprocessors);
     CudaLaunches launches{{}, plan.workspace_bytes};
-    if (few) {
-      // A few rows at a time.
-      for (int64_t first = 0; first < rows; first += kernels_[chosen].max_rows) {
-        launches.launches.push_back(Launch(chosen, plan.grid, {Kind::kOperand, 1}, rows, first));
-      }
-      return launches;
-    }
-    CudaArgument weight{Kind::kOperand, 1};
-    if (IsBlockType(spec_.weight)) {
-      weight = {Kind::kWorkspace, std::max<int64_t>(plan.workspace_bytes, kCudaZeroBytes)};
-      launches.workspace_bytes = weight.value + spec_.n * spec_.k * 2;
+    const auto reserve = [&launches](int64_t bytes) {
+      constexpr int64_t kAlignment = 256;
+      const int64_t begin =
+          (std::max<int64_t>(launches.workspace_bytes, kCudaZeroBytes) + kAlignment - 1) /
+          kAlignment * kAlignment;
+      launches.workspace_bytes = begin + bytes;
+      return CudaArgument{Kind::kWorkspace, begin};
+    };
+    Operands operands{{Kind::kOperand, 0}, {Kind::kOperand, 1}, {Kind::kOperand, places_.y}};
+    const bool few = config.body == CudaLinearConfig::kFew;
+    if (!few && IsBlockType(spec_.weight)) {
+      operands.weight = reserve(spec_.weight_rows() * spec_.k * 2);
       CudaLaunch dequantize;
-      dequantize.entry = kernels_.size();
+      dequantize.entry = dequantize_;
       dequantize.grid = 8 * limits_.multiprocessors;
-      dequantize.arguments = {{Kind::kOperand, 1}, weight};
+      dequantize.arguments = {{Kind::kOperand, 1}, operands.weight};
       launches.launches.push_back(std::move(dequantize));
     }
-    launches.launches.push_back(Launch(chosen, plan.grid, weight, rows, plan.whole_tiles));
+    if (norm_.kernel != nullptr && !config.norm) {
+      std::vector<CudaArgument> own = {operands.x};
+      for (int64_t parameter : {places_.norm_weight, places_.norm_bias}) {
+        if (parameter >= 0) own.push_back({Kind::kOperand, parameter});
+      }
+      operands.x = reserve(rows * spec_.k * 2);
+      own.push_back(operands.x);
+      launches.launches.push_back(norm_.Launch(rows, own));
+    }
+    const bool acts_after = act_.kernel != nullptr && !config.act;
+    if (acts_after) operands.y = reserve(rows * RowBytes(spec_.y, spec_.weight_rows()));
+    // A few rows at a time, where there are more.
+    for (int64_t first = 0; first < rows; first += few ? kernels_[chosen].max_rows : rows) {
+      launches.launches.push_back(
+          Launch(chosen, plan.grid, operands, rows, few ? first : plan.whole_tiles));
+    }
+    if (acts_after) {
+      launches.launches.push_back(act_.Launch(rows, {operands.y, {Kind::kOperand, places_.y}}));
+    }
     return launches;
   }
 
  private:
-  // `last`: the entry's last parameter.
-  CudaLaunch Launch(size_t entry, int grid, const CudaArgument& weight, int64_t rows,
+  // Where a body's are.
+  struct Operands {
+    CudaArgument x, weight, y;
+  };
+
+  // `last`: whole_tiles, or of kFew the first row.
+  CudaLaunch Launch(size_t entry, int grid, const Operands& operands, int64_t rows,
                     int64_t last) const {
     const CudaLinearConfig& config = kernels_[entry].config;
     CudaLaunch launch;
     launch.entry = entry;
     launch.grid = grid;
-    const CudaArgument x{Kind::kOperand, 0};
     if (config.body == CudaLinearConfig::kWarpgroup) {
-      launch.tensor_maps = {{x, rows, spec_.k, config.rows},
-                            {weight, spec_.n, spec_.k, config.tile_rows}};
+      launch.tensor_maps = {{operands.x, rows, spec_.k, config.rows},
+                            {operands.weight, spec_.weight_rows(), spec_.k, config.tile_rows}};
       launch.arguments = {{Kind::kTensorMap, 0}, {Kind::kTensorMap, 1}};
     } else {
-      launch.arguments = {x, weight};
+      launch.arguments = {operands.x, operands.weight};
     }
-    int64_t operand = 2;
-    for (bool present : {spec_.bias, spec_.residual, true}) {
-      launch.arguments.push_back({Kind::kOperand, present ? operand++ : int64_t{-1}});
-    }
+    const auto add_operand = [&launch](int64_t operand) {
+      launch.arguments.push_back({Kind::kOperand, operand});
+    };
+    add_operand(places_.bias);
+    add_operand(places_.residual);
+    launch.arguments.push_back(operands.y);
     launch.arguments.push_back({Kind::kWorkspace, 0});
     launch.arguments.push_back({Kind::kInt32, rows});
     launch.arguments.push_back({Kind::kInt32, last});
+    if (config.body != CudaLinearConfig::kFew) {
+      launch.arguments.push_back({Kind::kInt32, spec_.weight_rows()});
+      launch.arguments.push_back({Kind::kInt32, spec_.k});
+    }
+    if (config.norm) {
+      add_operand(places_.norm_weight);
+      add_operand(places_.norm_bias);
+    }
     return launch;
   }
 
   const LinearSpec spec_;
+  const Places places_;
   const CudaLimits limits_;
   const std::vector<CudaLinearKernel> kernels_;
+  size_t dequantize_ = 0;
+  Rows norm_, act_;  // where the spec has them
 };
 
 }  // namespace
@@ -87,7 +165,15 @@ class CudaLinear : public CudaKernel {
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spec,
                                                            const CudaLimits& limits) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<CudaLinearKernel> kernels, CudaLinearKernels(spec, limits));
-  return std::make_unique<CudaLinear>(spec, limits, std::move(kernels));
+  std::unique_ptr<CudaKernel> norm, act;
+  if (spec.norm.has_value()) {
+    QUIRE_ASSIGN_OR_RETURN(norm, MakeCudaRow(CudaLinearNormRows(spec), limits));
+  }
+  if (spec.act != LinearAct::kNone) {
+    QUIRE_ASSIGN_OR_RETURN(act, MakeCudaRow(CudaLinearActRows(spec), limits));
+  }
+  return std::make_unique<CudaLinear>(spec, limits, std::move(kernels), std::move(norm),
+                                      std::move(act));
 }
 
 }  // namespace quire

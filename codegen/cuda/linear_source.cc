@@ -2,6 +2,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear_parts.h"
+#include "codegen/cuda/row_emit.h"
 #include "codegen/cuda/tensor_core_model.h"
 
 namespace quire {
@@ -25,8 +27,8 @@ std::string FoursText(DType weight) {
 }
 
 std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
-  const std::string sizes =
-      absl::StrCat(config.rows, ", ", config.groups, ", ", config.stages, ">");
+  const std::string sizes = absl::StrCat(config.rows, ", ", config.groups, ", ", config.stages,
+                                         spec.norm.has_value() ? ", NormedRows>" : ">");
   switch (config.body) {
     case CudaLinearConfig::kFew:
       if (!IsBlockType(spec.weight)) return absl::StrCat("LinearFew<", sizes);
@@ -42,27 +44,119 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
   return "";
 }
 
-absl::string_view ParametersAndBody(CudaLinearConfig::Body body) {
+// The norm of x, in constants of linear_norm.cuh.
+std::string NormText(const LinearSpec& spec) {
+  if (!spec.norm.has_value()) return "";
+  const NormSpec& norm = *spec.norm;
+  return absl::StrCat(
+      "using NormWeight = ", ElementText(norm.weight.value_or(DType::kF32)),
+      ";\nusing NormBias = ", ElementText(norm.bias.value_or(DType::kF32)), ";\n",
+      "constexpr bool kNormHasWeight = ", BoolText(norm.weight.has_value()),
+      ", kNormHasBias = ", BoolText(norm.bias.has_value()),
+      ", kNormCentres = ", BoolText(norm.kind == NormSpec::Kind::kLayer), ";\n",
+      "constexpr float kNormPerElement = ", FloatText(1.0 / static_cast<double>(spec.k)),
+      ", kNormEps = ", FloatText(norm.eps), ", kNormOffset = ", FloatText(norm.weight_offset),
+      ";\n");
+}
+
+// The activation, a function of math.cuh.
+std::string ActText(const LinearSpec& spec) {
+  absl::string_view value = "x";
+  switch (spec.act) {
+    case LinearAct::kNone:
+      break;
+    case LinearAct::kSilu:
+      value = "Silu(x)";
+      break;
+    case LinearAct::kGelu:
+      value = "Gelu(x)";
+      break;
+    case LinearAct::kGeluTanh:
+      value = "GeluTanh(x)";
+      break;
+    case LinearAct::kGeluQuick:
+      value = "GeluQuick(x)";
+      break;
+    case LinearAct::kRelu:
+      value = "Relu(x)";
+      break;
+    case LinearAct::kTanh:
+      value = "Tanh(x)";
+      break;
+    case LinearAct::kSigmoid:
+      value = "Sigmoid(x)";
+      break;
+  }
+  const bool has_act = spec.act != LinearAct::kNone;
+  return absl::StrCat("constexpr bool kHasAct = ", BoolText(has_act),
+                      ", kGated = ", BoolText(spec.gated), ";\nDEVICE float Act(float x) { return ",
+                      value, "; }\n");
+}
+
+std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body body) {
   switch (body) {
-    case CudaLinearConfig::kFew:
-      return "(const Element* x, const Element* weight, const float* bias,\n"
-             "    const Output* residual, Output* y, uint8_t* workspace, int rows, int first_row) "
-             "{\n"
-             "  Body::Run({x, weight, bias, residual, y, workspace, rows, 0, first_row});\n}\n";
+    case CudaLinearConfig::kFew: {
+      const bool norm = spec.norm.has_value();
+      return absl::StrCat(
+          "(const Element* x, const Element* weight, const float* bias,\n"
+          "    const Output* residual, Output* y, uint8_t* workspace, int rows, int first_row",
+          norm ? ",\n    const void* norm_weight, const void* norm_bias" : "",
+          ") {\n"
+          "  Body::Run({x, weight, bias, residual, y, workspace, rows, 0, kN, kK, first_row",
+          norm ? ", norm_weight,\n             norm_bias" : "", "});\n}\n");
+    }
     case CudaLinearConfig::kTile:
       return "(const Element* x, const Element* weight, const float* bias,\n"
              "    const Output* residual, Output* y, uint8_t* workspace, int rows, int "
-             "whole_tiles) "
-             "{\n"
-             "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles});\n}\n";
+             "whole_tiles,\n    int n, int k) {\n"
+             "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles, n, "
+             "k});\n}\n";
     case CudaLinearConfig::kWarpgroup:
       return "(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight,\n"
              "    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
-             "    int rows, int whole_tiles) {\n"
-             "  Body::Run({nullptr, nullptr, bias, residual, y, workspace, rows, whole_tiles}, x,\n"
-             "            weight);\n}\n";
+             "    int rows, int whole_tiles, int n, int k) {\n"
+             "  Body::Run({nullptr, nullptr, bias, residual, y, workspace, rows, whole_tiles, n, "
+             "k}, "
+             "x,\n            weight);\n}\n";
   }
   return "";
+}
+
+// Of the linears that a text for many rows serves; of blocks, it reads what elements are made of.
+std::string SharedSpecText(LinearSpec spec) {
+  if (IsBlockType(spec.weight)) spec.weight = spec.x;
+  const std::string text = SpecText(spec);
+  return absl::StrCat("linear n=any k=any", text.substr(text.find(" w=")));
+}
+
+// What the texts of all bodies have.
+std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
+  const bool is_written = IsBlockType(spec.weight) && kernel.config.body != CudaLinearConfig::kFew;
+  return absl::StrCat("using Element = ", ElementText(spec.x), ";\n",           //
+                      "using Output = ", ElementText(spec.y), ";\n",            //
+                      "constexpr int kGrain = ", CudaLinearGrain(spec.weight),  //
+                      ", kSharedBytes = ", kernel.shared_bytes, ";\n",          //
+                      "constexpr bool kHasBias = ", BoolText(spec.bias),        //
+                      ", kHasResidual = ", BoolText(spec.residual),             //
+                      ", kWholeStages = ",                                      //
+                      BoolText(CudaLinearHasWholeStages(spec)),                 //
+                      ", kWeightIsWritten = ", BoolText(is_written), ";\n");
+}
+
+// What one has that is made for one linear.
+std::string FewText(const LinearSpec& spec) {
+  return absl::StrCat(
+      "constexpr int kN = ", spec.n, ", kK = ", spec.k, ";\n",  //
+      ActText(spec), NormText(spec),                            //
+      "#include \"", spec.norm.has_value() ? "linear_norm.cuh\"\n#include \"" : "",
+      IsBlockType(spec.weight) ? "linear_few_blocks.cuh\"\n" : "linear_few.cuh\"\n");
+}
+
+// What one has that serves every n and k.
+std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
+  return absl::StrCat("constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
+                      "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n",
+                      "#include \"linear_", CudaLinearBodyText(config.body), ".cuh\"\n");
 }
 
 }  // namespace
@@ -83,36 +177,31 @@ int64_t CudaLinearGrain(DType weight) {
   return IsBlockType(weight) ? InfoOf(weight).block_elements : kTensorCoreStep;
 }
 
+bool CudaLinearHasWholeStages(const LinearSpec& spec) {
+  return CudaLinearGrain(spec.weight) % cuda_linear::kStageK == 0 ||
+         spec.k % (cuda_linear::kParts * cuda_linear::kStageK) == 0;
+}
+
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const CudaLinearConfig& config = kernel.config;
-  const bool blocks = IsBlockType(spec.weight);
-  const bool reads_blocks = blocks && config.body == CudaLinearConfig::kFew;
-  return absl::StrCat("// ", SpecText(spec), "\n",                                        //
-                      "#include \"prelude.cuh\"\n",                                       //
-                      "using Element = ", ElementText(spec.x), ";\n",                     //
-                      "using Output = ", ElementText(spec.y), ";\n",                      //
-                      "constexpr int kN = ", spec.n, ", kK = ", spec.k,                   //
-                      ", kGrain = ", CudaLinearGrain(spec.weight), ";\n",                 //
-                      "constexpr bool kHasBias = ", BoolText(spec.bias),                  //
-                      ", kHasResidual = ", BoolText(spec.residual),                       //
-                      ", kWeightIsWritten = ", BoolText(blocks && !reads_blocks), ";\n",  //
-                      "constexpr int kSharedBytes = ", kernel.shared_bytes,               //
-                      ", kArrivalBytes = ", kCudaZeroBytes, ";\n",                        //
-                      "#include \"linear_", CudaLinearBodyText(config.body),
-                      reads_blocks ? "_blocks" : "",
-                      ".cuh\"\n",                                                             //
+  const bool few = config.body == CudaLinearConfig::kFew;
+  return absl::StrCat("// ", few ? SpecText(spec) : SharedSpecText(spec), "\n",               //
+                      "#include \"prelude.cuh\"\n",                                           //
+                      spec.act == LinearAct::kNone ? "" : "#include \"math.cuh\"\n",          //
+                      CommonText(spec, kernel),                                               //
+                      few ? FewText(spec) : ManyText(spec, config),                           //
                       "using Body = ", BodyType(spec, config), ";\n",                         //
                       "static_assert(Body::kThreads == ", kernel.block_threads, ");\n",       //
                       "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n",  //
-                      kernel.entry, ParametersAndBody(config.body));
+                      kernel.entry, ParametersAndBody(spec, config.body));
 }
 
 std::string CudaDequantizeSource(const LinearSpec& spec) {
-  return absl::StrCat("// ", SpecText(spec), "\n",                              //
-                      "#include \"prelude.cuh\"\n",                             //
-                      "using Element = ", ElementText(spec.x), ";\n",           //
-                      "constexpr int kN = ", spec.n, ", kK = ", spec.k, ";\n",  //
-                      "#include \"linear_dequantize.cuh\"\n",                   //
+  return absl::StrCat("// ", SpecText(spec), "\n",                                          //
+                      "#include \"prelude.cuh\"\n",                                         //
+                      "using Element = ", ElementText(spec.x), ";\n",                       //
+                      "constexpr int kN = ", spec.weight_rows(), ", kK = ", spec.k, ";\n",  //
+                      "#include \"linear_dequantize.cuh\"\n",                               //
                       "extern \"C\" __global__ void __launch_bounds__(", kCudaDequantizeThreads,
                       ")\n",                                                              //
                       kCudaDequantizeEntry, "(const uint8_t* weight, Element* out) {\n",  //

@@ -16,6 +16,9 @@ absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body);
 // What parts of K begin at multiples of: a tensor-core step, or the weight's block.
 int64_t CudaLinearGrain(DType weight);
 
+// Whether no part of K ends within a stage of a ring.
+bool CudaLinearHasWholeStages(const LinearSpec& spec);
+
 // The text of a kernel whose other fields are set.
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel);
 

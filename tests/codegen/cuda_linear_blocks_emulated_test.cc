@@ -23,6 +23,8 @@ namespace quire::emulated {
   constexpr bool kHasBias = false, kHasResidual = false;        \
   constexpr bool kWeightIsWritten = false;                      \
   constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;   \
+  QUIRE_DERIVED                                                 \
+  QUIRE_NO_ACT                                                  \
   }
 
 QUIRE_BLOCKS(q4_0, Q4_0, 19, 2080, 32, Bf16)

@@ -10,6 +10,16 @@
 #include "gtest/gtest.h"
 #include "tests/codegen/cuda_emulator.h"
 
+// Constants of a linear that follow from others: kN, kK, kGrain.
+#define QUIRE_DERIVED                                              \
+  constexpr bool kWholeStages = kGrain % 64 == 0 || kK % 256 == 0; \
+  constexpr bool kStoresEights = kN % 8 == 0;
+
+// Constants of a linear without an activation.
+#define QUIRE_NO_ACT                              \
+  constexpr bool kHasAct = false, kGated = false; \
+  inline float Act(float x) { return x; }
+
 namespace quire::emulated {
 
 template <typename T>
@@ -73,6 +83,8 @@ struct Case {
                         reinterpret_cast<uint8_t*>(workspace.data()),
                         rows,
                         whole_tiles,
+                        kN,
+                        kK,
                         first_row};
       const Launch launch{grid, threads, shared_bytes, x.data(), x.size() * sizeof(Element), seed};
       RunGrid(launch, [&] { body(operands); });

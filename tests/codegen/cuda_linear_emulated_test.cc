@@ -22,6 +22,8 @@ namespace quire::emulated {
   constexpr bool kHasBias = bias, kHasResidual = residual;        \
   constexpr bool kWeightIsWritten = false;                        \
   constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;     \
+  QUIRE_DERIVED                                                   \
+  QUIRE_NO_ACT                                                    \
   }
 
 QUIRE_LINEAR(whole, 40, 512, Bf16, F32, false, false)
@@ -84,7 +86,7 @@ void RunBody(const TestCase& c, int grid, int whole_tiles) {
 }
 template <typename Body, typename Operands, typename TestCase>
 void RunTiles(const TestCase& c, int grid, int tokens) {
-  const int tiles = (c.rows + tokens - 1) / tokens * Body::Units::kRowTileCount;
+  const int tiles = (c.rows + tokens - 1) / tokens * ((c.n() + 127) / 128);
   if (tiles > 1) {
     RunBody<Body, Operands>(c, grid, tiles / 2);  // both kinds of units
   } else {

@@ -49,20 +49,78 @@ TEST(CudaLinearTest, SourceOfASpec) {
       "#include \"prelude.cuh\"\n"
       "using Element = Bf16;\n"
       "using Output = F32;\n"
-      "constexpr int kN = 6144, kK = 4096, kGrain = 16;\n"
-      "constexpr bool kHasBias = false, kHasResidual = true, kWeightIsWritten = false;\n"
-      "constexpr int kSharedBytes = 201872, kArrivalBytes = 65536;\n"
+      "constexpr int kGrain = 16, kSharedBytes = 201872;\n"
+      "constexpr bool kHasBias = false, kHasResidual = true, kWholeStages = true, "
+      "kWeightIsWritten = false;\n"
+      "constexpr int kN = 6144, kK = 4096;\n"
+      "constexpr bool kHasAct = false, kGated = false;\n"
+      "DEVICE float Act(float x) { return x; }\n"
       "#include \"linear_few.cuh\"\n"
       "using Body = LinearFew<8, 2, 8>;\n"
       "static_assert(Body::kThreads == 256);\n"
       "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n"
       "linear_few_8(const Element* x, const Element* weight, const float* bias,\n"
       "    const Output* residual, Output* y, uint8_t* workspace, int rows, int first_row) {\n"
-      "  Body::Run({x, weight, bias, residual, y, workspace, rows, 0, first_row});\n"
+      "  Body::Run({x, weight, bias, residual, y, workspace, rows, 0, kN, kK, first_row});\n"
       "}\n");
   EXPECT_EQ(kernel.entry, "linear_few_8");
   EXPECT_EQ(kernel.block_threads, 256);
   EXPECT_EQ(kernel.shared_bytes, 201872);
+}
+
+LinearSpec FusedSpec() {
+  LinearSpec spec = Spec(11008, 4096);
+  spec.norm.emplace();
+  spec.norm->eps = 1e-5;
+  spec.norm->weight = DType::kF16;
+  spec.act = LinearAct::kSilu;
+  spec.gated = true;
+  return spec;
+}
+
+TEST(CudaLinearTest, SourceOfANormAndAnActivation) {
+  const CudaLinearKernel kernel = Kernels(FusedSpec())[0];
+  for (const char* text :
+       {"norm_w=f16 norm_b=none act=silu gated=1\n#include \"prelude.cuh\"\n#include "
+        "\"math.cuh\"\n",
+        "constexpr int kN = 11008, kK = 4096;\n",
+        "constexpr bool kHasAct = true, kGated = true;\n"
+        "DEVICE float Act(float x) { return Silu(x); }\n"
+        "using NormWeight = F16;\nusing NormBias = F32;\n"
+        "constexpr bool kNormHasWeight = true, kNormHasBias = false, kNormCentres = false;\n"
+        "constexpr float kNormPerElement = 0.000244140625f, kNormEps = 9.99999975e-06f, "
+        "kNormOffset = 0.0f;\n"
+        "#include \"linear_norm.cuh\"\n#include \"linear_few.cuh\"\n"
+        "using Body = LinearFew<8, 2, 8, NormedRows>;\n",
+        "int rows, int first_row,\n    const void* norm_weight, const void* norm_bias) "
+        "{\n"}) {
+    EXPECT_THAT(kernel.source, HasSubstr(text));
+  }
+  // Sums of 16 groups of chunks and of all, of elements and of squares, of eight rows.
+  EXPECT_EQ(kernel.shared_bytes, 201872 + 2 * 8 * 17 * 4);
+}
+
+// A text for many rows has neither n nor k.
+TEST(CudaLinearTest, LinearsOfTheSameTypesShareTheirKernelsForManyRows) {
+  const auto sources = [](const LinearSpec& spec) {
+    std::vector<std::string> texts;
+    for (const CudaLinearKernel& kernel : Kernels(spec)) {
+      if (kernel.config.rows >= 64) texts.push_back(kernel.source);
+    }
+    return texts;
+  };
+  const std::vector<std::string> shared = sources(Spec(4096, 11008));
+  EXPECT_EQ(shared.size(), 3u);
+  EXPECT_EQ(shared, sources(Spec(6144, 4096)));
+  EXPECT_EQ(shared, sources(FusedSpec()));
+  // What decides on code is in the text: parts that end within a stage, rows of y that begin at any
+  // byte, a residual, types.
+  std::vector<LinearSpec> others(4, Spec(4096, 11008));
+  others[0].k = 576;
+  others[1].n = 4097;
+  others[2].residual = true;
+  others[3].y = DType::kF32;
+  for (const LinearSpec& other : others) EXPECT_NE(shared, sources(other)) << SpecText(other);
 }
 
 std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
@@ -157,13 +215,15 @@ TEST(CudaLinearTest, ShortPartsAreNotCut) {
 }
 
 TEST(CudaLinearTest, RefusesWhatNoKernelComputes) {
-  std::vector<LinearSpec> specs(6, Spec(64, 64));
+  std::vector<LinearSpec> specs(7, Spec(64, 64));
   specs[0].k = 68;
   specs[1].weight = DType::kF32;
   specs[2].x = DType::kF32;
   specs[3].layout = WeightLayout::kRows16;
   specs[4].k = int64_t{1} << 30;
   specs[5].n = int64_t{1} << 40;
+  specs[6].act = LinearAct::kRelu;
+  specs[6].residual = true;
   for (const LinearSpec& spec : specs) {
     EXPECT_EQ(CudaLinearKernels(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented)
         << SpecText(spec);
@@ -221,9 +281,9 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
   } cases[] = {
       {1, "0 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 1 0"},
       {9, "1 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 9 0"},
-      {64, "3 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 64 0"},
-      {128, "4 x48: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 48"},
-      {512, "5 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128"},
+      {64, "3 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 64 0 6144 4096"},
+      {128, "4 x48: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 48 6144 4096"},
+      {512, "5 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128 6144 4096"},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
@@ -241,6 +301,48 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
   EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
   spec.k = 68;
   EXPECT_EQ(MakeCudaKernel(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// Few rows: one launch. More: the norm before, or the product, then the activation after.
+TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
+  LinearSpec spec = FusedSpec();
+  spec.bias = true;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_EQ((*kernel)->entries().size(), 8u);
+  EXPECT_THAT((*kernel)->entries()[6].source, HasSubstr("rms_norm"));
+  EXPECT_THAT((*kernel)->entries()[7].source, HasSubstr("silu"));
+  const std::string parameters = " operand 2 operand -1 ";
+  const struct {
+    int64_t rows;
+    std::vector<std::string> launches;
+    int64_t workspace_bytes;
+  } cases[] = {
+      {8,
+       {"0 x132: operand 0 operand 1" + parameters +
+        "operand 4 workspace 0 8 0 operand 3 operand -1"},
+       0},
+      {16,
+       {"6 x16: operand 0 operand 3 workspace 65536 16",
+        "1 x132: workspace 65536 operand 1" + parameters + "operand 4 workspace 0 16 0"},
+       65536 + 16 * 4096 * 2},
+      {128,
+       {"6 x128: operand 0 operand 3 workspace 65536 128",
+        "5 x115: map 0 map 1" + parameters + "workspace 1114112 workspace 0 128 115 22016 4096",
+        "7 x1376: workspace 1114112 operand 4 128 43"},
+       65536 + 128 * (4096 + 22016) * 2},
+  };
+  for (const auto& c : cases) {
+    const CudaLaunches launches = (*kernel)->Launches(c.rows);
+    std::vector<std::string> texts;
+    for (const CudaLaunch& launch : launches.launches) texts.push_back(Describe(launch));
+    EXPECT_EQ(texts, c.launches);
+    EXPECT_EQ(launches.workspace_bytes, c.workspace_bytes);
+  }
+  const CudaLaunch many = (*kernel)->Launches(128).launches[1];
+  EXPECT_EQ(many.tensor_maps[0].base.kind, CudaArgument::Kind::kWorkspace);
+  EXPECT_EQ(many.tensor_maps[0].base.value, 65536);
+  EXPECT_EQ(many.tensor_maps[1].rows, 22016);
 }
 
 // Weights of blocks: few rows read them, in turns where that is less to read; many read elements
@@ -262,7 +364,9 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
       {30,
        {"1 x132: operand 0 operand 1" + rest + "30 0",
         "1 x132: operand 0 operand 1" + rest + "30 16"}},
-      {4096, {"5 x1056: operand 1 workspace 65536", "4 x132: map 0 map 1" + rest + "4096 3680"}},
+      {4096,
+       {"5 x1056: operand 1 workspace 65536",
+        "4 x132: map 0 map 1" + rest + "4096 3680 22016 4096"}},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
@@ -307,6 +411,26 @@ TEST(CudaLinearTest, EveryConfigurationCompilesWithoutSpills) {
       ASSERT_TRUE(kernel.ok()) << kernel.status();
       for (const CudaEntry& entry : (*kernel)->entries()) {
         ExpectNoSpills(**nvrtc, entry, device.architecture);
+      }
+    }
+  }
+}
+
+TEST(CudaLinearTest, NormsAndActivationsCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  std::vector<LinearSpec> specs(3, FusedSpec());
+  specs[1] = Spec(43, 2120, DType::kF16);
+  specs[1].norm = {NormSpec::Kind::kLayer, 0.5, 0, DType::kF32, DType::kBF16};
+  specs[1].act = LinearAct::kGelu;
+  specs[2].weight = DType::kQ4_0;
+  for (const LinearSpec& spec : specs) {
+    for (const Device& device : kDevices) {
+      for (const CudaLinearKernel& kernel : Kernels(spec, device.limits)) {
+        if (!kernel.config.norm && !kernel.config.act) continue;
+        ExpectNoSpills(**nvrtc, {kernel.entry, kernel.source, kernel.block_threads},
+                       device.architecture);
       }
     }
   }

@@ -15,6 +15,7 @@ using Output = Bf16;
 constexpr int kN = 205, kK = 256, kGrain = 16;
 constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = true;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_DERIVED
 #include <linear_warpgroup.cuh>
 }  // namespace one_stage_a_part
 #undef QUIRE_LINEAR_CUH_
@@ -27,6 +28,7 @@ using Output = F32;
 constexpr int kN = 264, kK = 768, kGrain = 256;
 constexpr bool kHasBias = false, kHasResidual = false, kWeightIsWritten = false;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_DERIVED
 #include <linear_warpgroup.cuh>
 }  // namespace blocks_of_256
 
@@ -36,7 +38,7 @@ template <typename Body, typename Operands, typename TestCase>
 void RunTiles(const TestCase& c, int grid, int tile_rows) {
   const TensorMap x{c.x.data(), c.rows, c.k(), 128};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
-  const int tiles = (c.rows + 127) / 128 * Body::Units::kRowTileCount;
+  const int tiles = (c.rows + 127) / 128 * ((c.n() + tile_rows - 1) / tile_rows);
   // Whole tiles, and others that are cut.
   c.template Run<Operands>(grid, tiles / 2, Body::kThreads,
                            Body::kRingBytes + Body::kBarrierBytes + 8,

@@ -83,12 +83,6 @@ inline std::vector<std::string> Specs(const plan::TargetT& target) {
 // As a checkpoint in bf16 is lowered.
 inline Target CudaTarget() { return TargetFor("cuda", {}); }
 
-// With all that linear kernels can compute besides.
-inline Target FusingTarget(Target target = CudaTarget()) {
-  target.traits.fuses_norms = target.traits.fuses_activations = true;
-  return target;
-}
-
 }  // namespace quire::testing
 
 #endif  // QUIRE_TESTS_COMPILER_COMPILE_HELPERS_H_

@@ -101,12 +101,6 @@ TEST_P(FamiliesTest, CudaPlanEqualsTheDefinitionButForRounding) {
   testing::ExpectRoundingDoesWhatItMay(cuda.target, tensors_, vocab_);
 }
 
-TEST_P(FamiliesTest, CudaPlanOfFusedLinearsEqualsTheDefinition) {
-  const CompiledTarget cuda = Compile(testing::FusingTarget(TargetFor("cuda", tensors_)));
-  testing::ExpectPlanEqualsDefinition(*module_.funcs[0], cuda.target, tensors_, vocab_);
-  ExpectSpecsAreCanonicalAndChecked(cuda.target);
-}
-
 TEST_P(FamiliesTest, CudaKernelsStoreWhatTheirPlanSays) {
   const CompiledTarget cuda = Compile(TargetFor("cuda", tensors_));
   ExpectSpecsAreCanonicalAndChecked(cuda.target);

@@ -12,8 +12,8 @@
 namespace quire {
 namespace {
 
+using testing::CudaTarget;
 using ::testing::ElementsAre;
-using testing::FusingTarget;
 using ::testing::HasSubstr;
 using testing::Lower;
 using ::testing::Not;
@@ -30,7 +30,7 @@ std::string Function(absl::string_view body, absl::string_view result) {
 }
 
 std::string FusedNotes(const std::string& text) {
-  absl::StatusOr<testing::Rewritten> rewritten = Rewrite(text, "fuse", FusingTarget());
+  absl::StatusOr<testing::Rewritten> rewritten = Rewrite(text, "fuse", CudaTarget());
   EXPECT_TRUE(rewritten.ok()) << rewritten.status();
   return rewritten.ok() ? rewritten->notes() : "";
 }
@@ -66,7 +66,7 @@ const std::string kGated = Function(R"(
                                     "h");
 
 TEST(FuseLinearsTest, NormsAndGatedActivationsAreOneGroupWithTheirLinear) {
-  absl::StatusOr<testing::Rewritten> fused = Rewrite(kGated, "fuse", FusingTarget());
+  absl::StatusOr<testing::Rewritten> fused = Rewrite(kGated, "fuse", CudaTarget());
   ASSERT_TRUE(fused.ok()) << fused.status();
   const std::string text = fused->text();
   for (const char* line :
@@ -88,7 +88,7 @@ TEST(FuseLinearsTest, NormsAndGatedActivationsAreOneGroupWithTheirLinear) {
 }
 
 TEST(FuseLinearsTest, SpecsAndOperandsSayWhatIsFused) {
-  absl::StatusOr<plan::TargetT> target = Lower(kGated, nullptr, FusingTarget());
+  absl::StatusOr<plan::TargetT> target = Lower(kGated, nullptr, CudaTarget());
   ASSERT_TRUE(target.ok()) << target.status();
   std::vector<std::string> specs;
   for (const auto& kernel : target->kernels) specs.push_back(kernel->spec);
@@ -131,7 +131,7 @@ TEST(FuseLinearsTest, AnActivationWithoutAGate) {
   %z = linear %a, %v : f32[T,64]
 )",
                                     "z");
-  EXPECT_THAT(Specs(text, FusingTarget())[1],
+  EXPECT_THAT(Specs(text, CudaTarget())[1],
               HasSubstr("linear n=128 k=64 w=bf16 x=bf16 y=bf16 bias=0 residual=0 layout=rows "
                         "act=gelu_quick"));
 }
@@ -147,7 +147,7 @@ TEST(FuseLinearsTest, EachLinearOfANormComputesItsOwn) {
   %h = linear %s, %e : f32[T,100]
 )",
                                     "h");
-  absl::StatusOr<testing::Rewritten> fused = Rewrite(text, "fuse", FusingTarget());
+  absl::StatusOr<testing::Rewritten> fused = Rewrite(text, "fuse", CudaTarget());
   ASSERT_TRUE(fused.ok()) << fused.status();
   EXPECT_THAT(fused->text(), HasSubstr("%y = linear %n, %w : f32[T,64] @1\n"));
   EXPECT_THAT(fused->text(), HasSubstr("%n.1 = rms_norm %x {eps=0.5} : f32[T,64] @2\n"));
@@ -199,7 +199,7 @@ TEST(FuseLinearsTest, DeclinesAnActivation) {
 )",
                                       "t");
   EXPECT_THAT(FusedNotes(result), HasSubstr("fuse %h: computes tanh of it: %t\n"));
-  EXPECT_THAT(Specs(result, FusingTarget())[1],
+  EXPECT_THAT(Specs(result, CudaTarget())[1],
               HasSubstr("y=f32 bias=0 residual=0 layout=rows act=tanh"));
 }
 
@@ -229,7 +229,7 @@ TEST(FuseLinearsTest, OtherReadersOfALinearAreRowKernels) {
             "  %s = slice %m {axis=1, begin=0, end=32} : f32[T,32]\n",
             "  %q = weight {name=\"q\"} : bf16[100,32]\n  %h = linear %s, %q : f32[T,100]\n"),
         "h");
-    for (const std::string& spec : Specs(text, FusingTarget())) {
+    for (const std::string& spec : Specs(text, CudaTarget())) {
       EXPECT_THAT(spec, Not(HasSubstr("act="))) << body;
     }
   }

@@ -58,16 +58,15 @@ TEST(LowerCudaTest, KernelsStoreTheActivationTypeAndComputeInF32) {
   EXPECT_THAT(
       Specs(*target),
       ElementsAre(
-          // The normed value is computed from what was looked up, not from what was stored of it.
-          R"(row func @row(%0: i32[T], %1: f32[100,64], %2: f16[64]) {
+          R"(row func @row(%0: i32[T], %1: f32[100,64]) {
   %v0 = embed %1, %0 : f32[T,64]
-  %v1 = rms_norm %v0, %2 {eps=0.00001} : f32[T,64]
-  %v2 = cast %v0 : bf16[T,64]
-  %v3 = cast %v1 : bf16[T,64]
-  return %v2, %v3
+  %v1 = cast %v0 : bf16[T,64]
+  return %v1
 }
 )",
-          "linear n=128 k=64 w=bf16 x=bf16 y=bf16 bias=1 residual=0 layout=rows",
+          "linear n=128 k=64 w=bf16 x=bf16 y=bf16 bias=1 residual=0 layout=rows norm=rms "
+          "eps=0.00001 "
+          "offset=0 norm_w=f16 norm_b=none",
           // Rows that are only taken stay what they are.
           R"(row func @row(%0: bf16[T,64], %1: i32[R]) {
   %v0 = take %0, %1 : bf16[R,64]
@@ -115,8 +114,8 @@ TEST(LowerCudaTest, WeightsStayTheCheckpointsRows) {
   for (const auto& slot : target->weights) {
     slots.push_back(absl::StrCat(slot->name, " ", slot->dtype, " ", slot->layout));
   }
-  EXPECT_THAT(slots, ElementsAre("embed.w f32 rows", "norm.w f16 rows", "qkv.w bf16 rows",
-                                 "qkv.b f16 rows", "o.w q8_0 rows"));
+  EXPECT_THAT(slots, ElementsAre("embed.w f32 rows", "qkv.w bf16 rows", "qkv.b f16 rows",
+                                 "norm.w f16 rows", "o.w q8_0 rows"));
   EXPECT_EQ(target->name, "cuda");
   EXPECT_EQ(target->activation, "bf16");
   EXPECT_EQ(target->kv_layers[0]->dtype, "bf16");
@@ -130,10 +129,9 @@ TEST(LowerCudaTest, BuffersHaveTheBytesOfTheirTypes) {
     buffers.push_back(absl::StrCat(buffer->name, " ", buffer->dtype, " ", buffer->bytes->t(), "T+",
                                    buffer->bytes->r(), "R"));
   }
-  EXPECT_THAT(buffers, ElementsAre("x bf16 128T+0R", "n bf16 128T+0R", "qkv bf16 256T+0R",
-                                   "x_rows bf16 0T+128R", "qr bf16 128T+0R", "a bf16 128T+0R",
-                                   "a_rows bf16 0T+128R", "z bf16 0T+128R", "logits f32 0T+400R",
-                                   "capped f32 0T+400R"));
+  EXPECT_THAT(buffers, ElementsAre("x bf16 128T+0R", "qkv bf16 256T+0R", "x_rows bf16 0T+128R",
+                                   "qr bf16 128T+0R", "a bf16 128T+0R", "a_rows bf16 0T+128R",
+                                   "z bf16 0T+128R", "logits f32 0T+400R", "capped f32 0T+400R"));
   plan::ModelT model;
   model.vocabulary = 100;
   EXPECT_TRUE(CheckKernels(*target, model).ok()) << CheckKernels(*target, model);

@@ -88,8 +88,9 @@ class PlanWithBinariesTest(QuireTest):
 
     def test_texts_with_what_they_take(self):
         for kernel in self.kernels("--emit=cuda"):
+            self.assertTrue(kernel["entries"][0]["cuda"].startswith("// " + kernel["spec"].splitlines()[0]))
             for entry in kernel["entries"]:
-                self.assertTrue(entry["cuda"].startswith("// " + kernel["spec"].splitlines()[0]))
+                self.assertRegex(entry["cuda"], r"^// (linear|attention|row) ")
                 self.assertGreater(entry["registers"], 0)
                 self.assertEqual(entry["spill_store_bytes"] + entry["spill_load_bytes"], 0)
         text, _ = self.quire("dump", "cuda.qplan", "--output=kernels", "--emit=ptx", "--arch=sm_80")

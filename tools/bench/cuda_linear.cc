@@ -3,6 +3,8 @@
 //   bench_cuda_linear check [quick]   every body's bits, over awkward sizes, against the CPU model
 //                                     and against each other; quick: few sizes, for a sanitizer
 //   bench_cuda_linear record          results of this GPU as a fixture of the model's test
+//   bench_cuda_linear check-fused     the part of check that is of norms and activations
+//   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
 //   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
 //   bench_cuda_linear time [all]      one line a measurement: n k rows body us, and * where a plan
 //                                     would choose it; -cut, -mixed: tiles in parts of K, all or
@@ -117,11 +119,16 @@ int main(int argc, char** argv) {
   if (mode == "check") {
     const quire::bench::Gpu gpu;
     return quire::bench::CheckLinears(gpu, how == "quick") |
-           quire::bench::CheckBlocks(gpu, how == "quick");
+           quire::bench::CheckBlocks(gpu, how == "quick") |
+           quire::bench::CheckFused(gpu, how == "quick");
   }
+  if (mode == "check-fused") return quire::bench::CheckFused(quire::bench::Gpu(), how == "quick");
+  if (mode == "fused") return quire::bench::TimeFused(quire::bench::Gpu());
   if (mode == "blocks") return quire::bench::TimeBlocks(quire::bench::Gpu());
   if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
   if (mode == "time") return quire::bench::Time(quire::bench::Gpu(), how == "all");
-  std::fprintf(stderr, "usage: bench_cuda_linear check [quick] | record | blocks | time [all]\n");
+  std::fprintf(stderr,
+               "usage: bench_cuda_linear check [quick] | check-fused [quick] | record | blocks | "
+               "fused | time [all]\n");
   return 2;
 }

@@ -41,6 +41,10 @@ void Enqueue(const Gpu& gpu, const LinearSpec& spec, const Compiled& compiled,
   }
   arguments.Add(static_cast<int>(rows));
   arguments.Add(launch.whole_tiles);
+  if (config.body != CudaLinearConfig::kFew) {
+    arguments.Add(static_cast<int>(spec.n));
+    arguments.Add(static_cast<int>(spec.k));
+  }
   gpu.Launch(compiled.function, launch.grid, compiled.kernel.block_threads,
              compiled.kernel.shared_bytes, dependent, arguments);
 }

@@ -91,6 +91,10 @@ int CheckLinears(const Gpu& gpu, bool quick);
 // The same of block-quantised weights, as a plan launches them; and their times.
 int CheckBlocks(const Gpu& gpu, bool quick);
 int TimeBlocks(const Gpu& gpu);
+// Linears with a norm and an activation, as a plan launches them, beside the launches of their
+// parts: bits; and their times.
+int CheckFused(const Gpu& gpu, bool quick);
+int TimeFused(const Gpu& gpu);
 // Prints steps that this GPU computed, for tests/codegen/tensor_core_steps.txt.
 int RecordSteps(const Gpu& gpu);
 

@@ -1,8 +1,9 @@
 // What every linear kernel has in common: y = x . w^T (+ bias) (+ residual), in one arithmetic.
 //
 // Constants expected: Element (Bf16 or F16, of x and the weight), Output (Bf16, F16 or F32, of y
-// and the residual), kN, kK, kGrain, kHasBias, kHasResidual, kWeightIsWritten (by the grid before,
-// that is), kSharedBytes.
+// and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a stage), kWeightIsWritten (by
+// the grid before, that is), kSharedBytes. Bodies for many rows serve every n and k; those for few
+// are made for one linear (linear_columns.cuh).
 //
 // Arithmetic, the same bits in every kernel, for every number of rows: K is cut into kParts parts
 // at multiples of kGrain, 16 or the block of a block-quantised weight; each part is one chain of
@@ -15,8 +16,6 @@
 
 #include "prelude.cuh"
 
-static_assert(kK > 0 && kK % 8 == 0, "16 bytes are copied at once");
-static_assert(kN > 0);
 static_assert(sizeof(Element) == 2);
 
 constexpr int kParts = 4;
@@ -26,29 +25,26 @@ constexpr int kChunk = 8;    // elements of one 16-byte copy
 constexpr int kElementBytes = 2;
 constexpr int kStageRowBytes = kStageK * kElementBytes;
 
-// K up to whole steps; from kK on, operands are zeros.
-constexpr int kPaddedK = (kK + kStepK - 1) / kStepK * kStepK;
-
-// Where part `part` begins, in k.
-DEVICE constexpr int PartBegin(int part) {
-  return (kK + kGrain - 1) / kGrain * part / kParts * kGrain;
+// Where part `part` of k begins.
+DEVICE constexpr int PartBegin(int k, int part) {
+  return (k + kGrain - 1) / kGrain * part / kParts * kGrain;
 }
-DEVICE constexpr int PartStages(int part) {
-  return (PartBegin(part + 1) - PartBegin(part) + kStageK - 1) / kStageK;
+DEVICE constexpr int PartStages(int k, int part) {
+  return (PartBegin(k, part + 1) - PartBegin(k, part) + kStageK - 1) / kStageK;
 }
-// No part ends within a stage.
-constexpr bool kWholeStages = kGrain % kStageK == 0 || kK % (kParts * kStageK) == 0;
 
 struct LinearOperands {
-  const Element* x;        // [rows, kK]
-  const Element* weight;   // [kN, kK]
-  const float* bias;       // [kN], or null
-  const Output* residual;  // [rows, kN], or null
-  Output* y;               // [rows, kN]
+  const Element* x;        // [rows, k]; k is a multiple of 8
+  const Element* weight;   // [n, k]; of a gated linear [2 n, k]
+  const float* bias;       // [n], or [2 n]; or null
+  const Output* residual;  // [rows, n], or null
+  Output* y;               // [rows, n]
   uint8_t* workspace;      // read and written where a tile is cut
   int rows;
   int whole_tiles;  // of bodies with tiles (linear_units.cuh)
-  int first_row;    // of bodies for few rows
+  int n, k;
+  int first_row = 0;  // of bodies for few rows
+  const void *norm_weight = nullptr, *norm_bias = nullptr;  // of those that norm x
 };
 
 // Before the weight is read.

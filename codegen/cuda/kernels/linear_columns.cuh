@@ -6,20 +6,43 @@
 // x lie in the order in which
 // linear_fours.cuh gives those of a weight, four elements a lane: words 0, 2, 4, 6, then 1, 3,
 // 5, 7. Within a step of the tensor core neither side nor order changes a bit.
+//
+// Of a gated linear the first half of a tile's rows are of `a`, the second the same of `b`, so that
+// one thread finishes both.
+// Constants expected, beside those of linear.cuh: kN, kK; kHasAct, kGated and a function
+// Act. An activation is of the product as Output has it, rounded once more.
 #ifndef QUIRE_LINEAR_COLUMNS_CUH_
 #define QUIRE_LINEAR_COLUMNS_CUH_
 
 #include "linear.cuh"
 
+static_assert(kK > 0 && kK % 8 == 0, "16 bytes are copied at once");
+static_assert(kN > 0);
+static_assert(kWholeStages == (kGrain % kStageK == 0 || kK % (kParts * kStageK) == 0));
+
+// K up to whole steps; from kK on, operands are zeros.
+constexpr int kPaddedK = (kK + kStepK - 1) / kStepK * kStepK;
+
+// Of a gated linear those of `a`, then those of `b`, in act(a) * b.
+constexpr int kWeightRows = kGated ? 2 * kN : kN;
+
+// The value of y with an activation, from the sums of both of its rows of the weight if gated.
+DEVICE Output FinishAct(float sum, float bias, float gated_sum, float gated_bias) {
+  const float a = Act(ToFloat(Finish(sum, bias, 0)));
+  return FromFloat<Output>(kGated ? Mul(a, ToFloat(Finish(gated_sum, gated_bias, 0))) : a);
+}
+
 template <int kCapacity, int kGroups, int kFoursTiles>
 struct LinearColumns {
   static_assert(kCapacity >= 1 && kCapacity <= 16);
+  static constexpr int kRowCapacity = kCapacity;
   static constexpr bool kFours = kFoursTiles > 0;
   static constexpr int kTileRows = kFours ? 8 * kFoursTiles : 16;
   static constexpr int kColumnTiles = (kCapacity + 7) / 8;
   static constexpr int kGroupThreads = kParts * kWarpThreads;
   static constexpr int kThreads = kGroups * kGroupThreads;
-  static constexpr int kTiles = (kN + kTileRows - 1) / kTileRows;
+  static constexpr int kTileColumns = kGated ? kTileRows / 2 : kTileRows;  // of y
+  static constexpr int kTiles = (kN + kTileColumns - 1) / kTileColumns;
 
   // Sums: [kGroups][kParts][8 kColumnTiles rows of x][kTileRows + 4] f32. x:
   // [kCapacity][2 kPaddedK + 16], an odd number of 16 bytes a row where K is a multiple of 16, free
@@ -35,8 +58,17 @@ struct LinearColumns {
   using Sums = float[kFours ? kFoursTiles : kColumnTiles][4];
 
   // Rows of x that a group's threads finish at once, and how often.
-  static constexpr int kFinishedRows = kGroupThreads / kTileRows;
+  static constexpr int kFinishedRows = kGroupThreads / kTileColumns;
   static constexpr int kFinishes = (8 * kColumnTiles + kFinishedRows - 1) / kFinishedRows;
+
+  // Of row `row` of a tile: the row of the weight, and whether there is one.
+  static DEVICE int WeightRow(int tile, int row) {
+    const int second = kGated && row >= kTileColumns ? kN - kTileColumns : 0;
+    return tile * kTileColumns + row + second;
+  }
+  static DEVICE bool HasRow(int tile, int row) {
+    return kN % kTileColumns == 0 || tile * kTileColumns + row % kTileColumns < kN;
+  }
 
   // Rows of x from operands.first_row on.
   static DEVICE int Rows(const LinearOperands& operands) {
@@ -44,37 +76,24 @@ struct LinearColumns {
     return left < kCapacity ? left : kCapacity;
   }
 
-  // x to shared memory, eight loads a thread in flight. All threads of the block.
-  static DEVICE void LoadX(const LinearOperands& operands, uint8_t* x_rows) {
-    constexpr int kRowChunks = kPaddedK / kChunk, kLoadedChunks = kK / kChunk;
-    constexpr int kBatch = 8;
-    const int chunks = Rows(operands) * kRowChunks;
-    const auto* x = reinterpret_cast<const Words4*>(operands.x + int64_t{operands.first_row} * kK);
-    for (int begin = threadIdx.x; begin < chunks; begin += kBatch * kThreads) {
-      Words4 words[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int at = begin + i * kThreads;
-        const int row = at / kRowChunks, chunk = at % kRowChunks;
-        words[i] = {};
-        if (at < chunks && chunk < kLoadedChunks) words[i] = x[row * kLoadedChunks + chunk];
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int at = begin + i * kThreads;
-        if (at >= chunks) continue;
-        const int chunk = at % kRowChunks;
-        uint8_t* row = x_rows + at / kRowChunks * kXRowBytes;
-        if constexpr (kFours) {
-          auto* words_of_step = reinterpret_cast<uint32_t*>(row + chunk / 2 * 32 + chunk % 2 * 8);
-          words_of_step[0] = words[i].x;
-          words_of_step[1] = words[i].z;
-          words_of_step[4] = words[i].y;
-          words_of_step[5] = words[i].w;
-        } else {
-          *reinterpret_cast<Words4*>(row + chunk * 16) = words[i];
-        }
-      }
+  // Eight elements of a row of x in shared memory: those from 8 `chunk` on.
+  static DEVICE void StoreChunk(uint8_t* row, int chunk, const Words4& words) {
+    if constexpr (kFours) {
+      auto* words_of_step = reinterpret_cast<uint32_t*>(row + chunk / 2 * 32 + chunk % 2 * 8);
+      words_of_step[0] = words.x;
+      words_of_step[1] = words.z;
+      words_of_step[4] = words.y;
+      words_of_step[5] = words.w;
+    } else {
+      *reinterpret_cast<Words4*>(row + chunk * 16) = words;
+    }
+  }
+  static DEVICE Words4 ReadChunk(const uint8_t* row, int chunk) {
+    if constexpr (kFours) {
+      const auto* step = reinterpret_cast<const uint32_t*>(row + chunk / 2 * 32 + chunk % 2 * 8);
+      return {step[0], step[4], step[1], step[5]};
+    } else {
+      return *reinterpret_cast<const Words4*>(row + chunk * 16);
     }
   }
 
@@ -96,16 +115,17 @@ struct LinearColumns {
   // x_row + kFinishedRows i of x.
   struct Finisher {
     int n, x_row, rows;
-    float bias, residual[kFinishes];
+    float bias, gated_bias, residual[kFinishes];
 
     // Loads what comes after the product.
     DEVICE Finisher(const LinearOperands& operands, int tile) {
       const int thread = threadIdx.x % kGroupThreads;
-      n = tile * kTileRows + thread % kTileRows;
-      x_row = thread / kTileRows;
+      n = tile * kTileColumns + thread % kTileColumns;
+      x_row = thread / kTileColumns;
       rows = Rows(operands);
-      bias = 0;
+      bias = gated_bias = 0;
       if (kHasBias && n < kN) bias = operands.bias[n];
+      if (kHasBias && kGated && n < kN) gated_bias = operands.bias[kN + n];
 #pragma unroll
       for (int i = 0; i < kFinishes; ++i) {
         residual[i] = 0;
@@ -115,6 +135,13 @@ struct LinearColumns {
     DEVICE bool Has(int i) const { return n < kN && x_row + kFinishedRows * i < rows; }
     DEVICE int64_t At(const LinearOperands& operands, int i) const {
       return int64_t{operands.first_row + x_row + kFinishedRows * i} * kN + n;
+    }
+
+    static DEVICE float TotalOf(const float* element) {
+      float total = element[0];
+#pragma unroll
+      for (int p = 1; p < kParts; ++p) total = Add(total, element[p * kPartSums]);
+      return total;
     }
 
     // Adds the parts' sums and stores. `sums` are the group's in shared memory.
@@ -143,14 +170,52 @@ struct LinearColumns {
 #pragma unroll
       for (int i = 0; i < kFinishes; ++i) {
         if (!Has(i)) continue;
-        const float* element = sums + (x_row + kFinishedRows * i) * kSumStride + n % kTileRows;
-        float total = element[0];
-#pragma unroll
-        for (int p = 1; p < kParts; ++p) total = Add(total, element[p * kPartSums]);
-        operands.y[At(operands, i)] = Finish(total, bias, residual[i]);
+        const float* element = sums + (x_row + kFinishedRows * i) * kSumStride + n % kTileColumns;
+        Output& y = operands.y[At(operands, i)];
+        if constexpr (kHasAct) {
+          y = FinishAct(TotalOf(element), bias, kGated ? TotalOf(element + kTileColumns) : 0,
+                        gated_bias);
+        } else {
+          y = Finish(TotalOf(element), bias, residual[i]);
+        }
       }
     }
   };
+};
+
+// How rows of x come to shared memory: as they are, eight loads a thread in flight. NormedRows of
+// linear_norm.cuh is another way.
+template <typename Columns>
+struct PlainRows {
+  static constexpr int kScratchBytes = 0;
+
+  // Before the prior grid is done.
+  DEVICE explicit PlainRows(const LinearOperands&) {}
+
+  // All threads of the block.
+  DEVICE void Load(const LinearOperands& operands, uint8_t* x_rows, uint8_t*) const {
+    constexpr int kRowChunks = kPaddedK / kChunk, kLoadedChunks = kK / kChunk;
+    constexpr int kBatch = 8;
+    const int chunks = Columns::Rows(operands) * kRowChunks;
+    const auto* x = reinterpret_cast<const Words4*>(operands.x + int64_t{operands.first_row} * kK);
+    for (int begin = threadIdx.x; begin < chunks; begin += kBatch * Columns::kThreads) {
+      Words4 words[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = begin + i * Columns::kThreads;
+        const int row = at / kRowChunks, chunk = at % kRowChunks;
+        words[i] = {};
+        if (at < chunks && chunk < kLoadedChunks) words[i] = x[row * kLoadedChunks + chunk];
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = begin + i * Columns::kThreads;
+        if (at >= chunks) continue;
+        Columns::StoreChunk(x_rows + at / kRowChunks * Columns::kXRowBytes, at % kRowChunks,
+                            words[i]);
+      }
+    }
+  }
 };
 
 #endif  // QUIRE_LINEAR_COLUMNS_CUH_

@@ -2,8 +2,8 @@
 // the tensor core; the rows of x are its columns, and stay in shared memory.
 //
 // Template:  kCapacity rows at most, from operands.first_row on; kGroups groups of kParts warps;
-// kStages stages a warp. Work:      a tile is 16 rows of the weight. Groups are numbered group *
-// grid + block and take
+//            kStages stages a warp; XRows, how x comes to shared memory.
+// Work:      a tile is 16 rows of the weight. Groups are numbered group * grid + block and take
 //            tiles at that stride, so that blocks' shares differ by one tile at most; warp p of a
 //            group sums part p.
 // Ring:      private to a warp, 16 rows x 64 k a stage, filled by cp.async kStages - 1 stages
@@ -13,7 +13,7 @@
 //            them in order of parts.
 // Shared memory, in bytes:
 //   0              rings: [kGroups][kParts][kStages][16 rows x 128], rows swizzled
-//   kRingBytes     sums, then x, of LinearColumns
+//   kRingBytes     sums, then x, of LinearColumns; then what XRows needs
 // Measured:  on an H200, 40 KB in flight a multiprocessor read 4.2 TB/s, 72 KB 4.4, 112 KB 4.45;
 // two
 //            groups of 8 stages keep 112 KB.
@@ -22,17 +22,20 @@
 
 #include "linear_columns.cuh"
 
-template <int kCapacity, int kGroups, int kStages>
+template <int kCapacity, int kGroups, int kStages,
+          template <typename> typename XRows = PlainRows>
 struct LinearFew {
   static_assert(kStages >= 3);
   using Columns = LinearColumns<kCapacity, kGroups, 0>;
+  using X = XRows<Columns>;
   static constexpr int kThreads = Columns::kThreads, kColumnTiles = Columns::kColumnTiles;
   static constexpr int kTileRows = Columns::kTileRows, kTiles = Columns::kTiles;
 
   static constexpr int kStageBytes = kTileRows * kStageRowBytes;
   static constexpr int kWarpRingBytes = kStages * kStageBytes;
   static constexpr int kRingBytes = kGroups * kParts * kWarpRingBytes;
-  static_assert(kSharedBytes >= kRingBytes + Columns::kSumBytes + Columns::kXBytes,
+  static_assert(kSharedBytes >=
+                    kRingBytes + Columns::kSumBytes + Columns::kXBytes + X::kScratchBytes,
                 "the launch rule's bytes");
 
   // Fills the warp's ring, one stage a call. Each lane copies chunk lane % 8 of the rows lane / 8,
@@ -50,9 +53,9 @@ struct LinearFew {
         for (int i = 0; i < 4; ++i) {
           const int row = lane / 8 + 4 * i;
           // Rows past the weight's end are left as they are: no row reaches another.
-          if (kN % kTileRows == 0 || tile * kTileRows + row < kN) {
+          if (Columns::HasRow(tile, row)) {
             CopyAsync(ring + stage * kStageBytes + row * kStageRowBytes + SwizzledChunk(row, lane),
-                      from + int64_t{4 * i} * kK,
+                      from + int64_t{Columns::WeightRow(0, 4 * i)} * kK,
                       kK == kPaddedK || k + lane % 8 * kChunk < kK ? 16 : 0);
           }
         }
@@ -62,7 +65,7 @@ struct LinearFew {
       k += kStageK;
       from += kStageK;
       if (k >= part_end) {
-        from += int64_t{stride} * (kTileRows * kK) - (k - part_begin);
+        from += int64_t{stride} * (Columns::kTileColumns * kK) - (k - part_begin);
         k = part_begin;
         tile += stride;
       }
@@ -75,12 +78,13 @@ struct LinearFew {
     const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
     const int group = warp / kParts, part = warp % kParts;
     const int first_tile = group * gridDim.x + blockIdx.x, stride = kGroups * gridDim.x;
-    const int part_begin = PartBegin(part), part_end = PartBegin(part + 1);
-    const int stages = PartStages(part);
+    const int part_begin = PartBegin(kK, part), part_end = PartBegin(kK, part + 1);
+    const int stages = PartStages(kK, part);
     const uint32_t ring = SharedAddress(shared) + warp * kWarpRingBytes;
 
+    const X x(operands);
     Producer producer;
-    producer.from = operands.weight + (int64_t{first_tile} * kTileRows + lane / 8) * kK +
+    producer.from = operands.weight + (int64_t{first_tile} * Columns::kTileColumns + lane / 8) * kK +
                     part_begin + lane % 8 * kChunk;
     producer.ring = ring;
     producer.part_begin = producer.k = part_begin;
@@ -93,7 +97,7 @@ struct LinearFew {
     AllowNextGrid();
     WaitForPriorGrid();
     uint8_t* x_rows = shared + kRingBytes + Columns::kSumBytes;
-    Columns::LoadX(operands, x_rows);
+    x.Load(operands, x_rows, x_rows + Columns::kXBytes);
     SyncBlock();
 
     // Lane addresses of the matrices: weight row lane % 16 and half lane / 16 of each 16 k.

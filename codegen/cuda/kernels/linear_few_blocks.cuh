@@ -2,27 +2,26 @@
 // memory, and become an operand of the tensor core in registers; otherwise as linear_few.cuh.
 //
 // Template:  Fours, how the weight's blocks are read (linear_fours.cuh); a tile is kRowTiles times
-// 8
-//            rows, 1 where rows are few.
+//            8 rows, 1 where rows are few; otherwise as LinearFew.
 // Ring:      private to a warp, 8 kRowTiles rows x 256 k a stage. A row's bytes of a stage keep
-// their place
-//            in 16 bytes, as rows may begin at any multiple of 2.
+//            their place in 16 bytes, as rows may begin at any multiple of 2.
 // Shared memory, in bytes:
 //   0              rings: [kGroups][kParts][kStages][8 kRowTiles rows x kPitch], an odd number of
-//   16 bytes a
-//                  row, so that eight rows lie in different banks
-//   kRingBytes     sums, then x, of LinearColumns
+//                  16 bytes a row, so that eight rows lie in different banks
+//   kRingBytes     sums, then x, of LinearColumns; then what XRows needs
 #ifndef QUIRE_LINEAR_FEW_BLOCKS_CUH_
 #define QUIRE_LINEAR_FEW_BLOCKS_CUH_
 
 #include "linear_columns.cuh"
 #include "linear_fours.cuh"
 
-template <typename Fours, int kRowTiles, int kCapacity, int kGroups, int kStages>
+template <typename Fours, int kRowTiles, int kCapacity, int kGroups, int kStages,
+          template <typename> typename XRows = PlainRows>
 struct LinearFewBlocks {
   static_assert(kStages >= 3);
   static_assert(kK % Fours::kElements == 0 && kGrain == Fours::kElements);
   using Columns = LinearColumns<kCapacity, kGroups, kRowTiles>;
+  using X = XRows<Columns>;
   static constexpr int kThreads = Columns::kThreads;
   static constexpr int kTileRows = Columns::kTileRows, kTiles = Columns::kTiles;
 
@@ -30,7 +29,7 @@ struct LinearFewBlocks {
   static constexpr int kStageData = kStageBlocks * Fours::kBytes;  // of a row
   static constexpr int kRowBytes = kK / Fours::kElements * Fours::kBytes;
   static DEVICE constexpr int PartByte(int part) {
-    return PartBegin(part) / Fours::kElements * Fours::kBytes;
+    return PartBegin(kK, part) / Fours::kElements * Fours::kBytes;
   }
   // No part ends within a stage.
   static constexpr bool kWholeBlocks = PartByte(1) % kStageData == 0 &&
@@ -44,13 +43,13 @@ struct LinearFewBlocks {
   static constexpr int kStageBytes = kTileRows * kPitch;
   static constexpr int kWarpRingBytes = kStages * kStageBytes;
   static constexpr int kRingBytes = kGroups * kParts * kWarpRingBytes;
-  static_assert(kSharedBytes >= kRingBytes + Columns::kSumBytes + Columns::kXBytes,
+  static_assert(kSharedBytes >=
+                    kRingBytes + Columns::kSumBytes + Columns::kXBytes + X::kScratchBytes,
                 "the launch rule's bytes");
-  static_assert(kTileRows * int64_t{kRowBytes} < int64_t{1} << 31);
 
-  // How far into 16 bytes byte `byte` of a tile's row `row` lies; tiles begin at multiples of 16.
+  // How far into 16 bytes byte `byte` of the weight's row `row` lies.
   static DEVICE int Shift(int row, int byte) {
-    return kAligned ? 0 : (row * kRowBytes + byte) & 15;
+    return kAligned ? 0 : static_cast<int>((static_cast<uint32_t>(row) * kRowBytes + byte) & 15);
   }
 
   // Fills the warp's ring, one stage a call.
@@ -65,25 +64,25 @@ struct LinearFewBlocks {
       if (tile < kTiles) {
         const int left = part_end - byte;
         const int data = left < kStageData ? left : kStageData;
-        const uint8_t* tile_begin = weight + int64_t{tile} * (kTileRows * kRowBytes);
 #pragma unroll
         for (int i = 0; i < (kTileRows * kChunks + 31) / 32; ++i) {
-          const int at = i * kWarpThreads + lane, row = at / kChunks, chunk = at % kChunks;
-          const int shift = Shift(row, byte);
+          const int at = i * kWarpThreads + lane, tile_row = at / kChunks, chunk = at % kChunks;
           // Rows past the weight's end are left as they are: no row reaches another.
-          if (row >= kTileRows || tile * kTileRows + row >= kN) continue;
+          if (tile_row >= kTileRows || !Columns::HasRow(tile, tile_row)) continue;
+          const int row = Columns::WeightRow(tile, tile_row);
+          const int shift = Shift(row, byte);
           if (chunk * 16 >= shift + data) continue;
-          const int from = row * kRowBytes + byte - shift + chunk * 16;
-          const uint32_t to = stage * kStageBytes + row * kPitch + chunk * 16;
-          if constexpr (int64_t{kN} * kRowBytes % 16 != 0) {
-            const int64_t end = int64_t{kN - tile * kTileRows} * kRowBytes - from;
+          const int64_t from = int64_t{row} * kRowBytes + (byte - shift + chunk * 16);
+          const uint32_t to = stage * kStageBytes + tile_row * kPitch + chunk * 16;
+          if constexpr (int64_t{kWeightRows} * kRowBytes % 16 != 0) {
+            const int64_t end = int64_t{kWeightRows} * kRowBytes - from;
             if (end < 16) {
               // The weight's last bytes, not beyond them; the warp meets before it reads.
-              for (int i = 0; i < end; ++i) ring[to + i] = tile_begin[from + i];
+              for (int i = 0; i < end; ++i) ring[to + i] = weight[from + i];
               continue;
             }
           }
-          CopyAsync(SharedAddress(ring) + to, tile_begin + from);
+          CopyAsync(SharedAddress(ring) + to, weight + from);
         }
       }
       CommitCopies();
@@ -128,6 +127,7 @@ struct LinearFewBlocks {
     const int stages = (part_end - part_begin + kStageData - 1) / kStageData;
     uint8_t* ring = shared + warp * kWarpRingBytes;
 
+    const X x(operands);
     Producer producer;
     producer.weight = reinterpret_cast<const uint8_t*>(operands.weight);
     producer.ring = ring;
@@ -141,11 +141,11 @@ struct LinearFewBlocks {
     AllowNextGrid();
     WaitForPriorGrid();
     uint8_t* x_rows = shared + kRingBytes + Columns::kSumBytes;
-    Columns::LoadX(operands, x_rows);
+    x.Load(operands, x_rows, x_rows + Columns::kXBytes);
     SyncBlock();
 
     uint32_t x_at[1];
-    Columns::XAddresses(operands, x_rows, PartBegin(part), x_at);
+    Columns::XAddresses(operands, x_rows, PartBegin(kK, part), x_at);
     auto* group_sums =
         reinterpret_cast<float*>(shared + kRingBytes) + group * kParts * Columns::kPartSums;
     int stage = 0;
@@ -160,7 +160,8 @@ struct LinearFewBlocks {
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i) {
           const int row = 8 * i + lane / 4;
-          rows[i] = ring + stage * kStageBytes + row * kPitch + Shift(row, byte);
+          rows[i] = ring + stage * kStageBytes + row * kPitch +
+                    Shift(Columns::WeightRow(tile, row), byte);
         }
 #pragma unroll
         for (int block = 0; block < kStageBlocks; ++block) {

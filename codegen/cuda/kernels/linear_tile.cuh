@@ -43,28 +43,29 @@ struct LinearTile {
   // Copies rows begin ... of `from`, zeros past its `end` rows and past the part. Each thread
   // copies chunk threadIdx.x % 8 of every kThreads / 8th row.
   template <int kRows>
-  static DEVICE void CopyRows(const Element* from, int begin, int end, const Cursor& at,
+  static DEVICE void CopyRows(const Element* from, int begin, int end, int k, const Cursor& at,
                               uint32_t to) {
     constexpr int kStride = kThreads / 8;
     static_assert(kRows % kStride == 0 && kStride % 8 == 0);
     const int row = threadIdx.x / 8;
     const int column = at.k + threadIdx.x % 8 * kChunk;
-    const bool in_part = kWholeStages || (column < at.part_end && column < kK);
-    from += int64_t{begin + row} * kK + column;
+    const bool in_part = kWholeStages || (column < at.part_end && column < k);
+    from += int64_t{begin + row} * k + column;
     to += row * kStageRowBytes + SwizzledChunk(row, threadIdx.x);
 #pragma unroll
     for (int i = 0; i < kRows; i += kStride) {
-      CopyAsync(to + i * kStageRowBytes, from + int64_t{i} * kK,
+      CopyAsync(to + i * kStageRowBytes, from + int64_t{i} * k,
                 in_part && begin + row + i < end ? 16 : 0);
     }
   }
   static DEVICE void CopyWeight(const LinearOperands& operands, const Cursor& at, uint32_t stage) {
     if (at.done()) return;
-    CopyRows<kTileRows>(operands.weight, at.row_begin, kN, at, stage + kTokens * kStageRowBytes);
+    CopyRows<kTileRows>(operands.weight, at.row_begin, operands.n, operands.k, at,
+                        stage + kTokens * kStageRowBytes);
   }
   static DEVICE void CopyX(const LinearOperands& operands, const Cursor& at, uint32_t stage) {
     if (at.done()) return;
-    CopyRows<kTokens>(operands.x, at.token_begin, operands.rows, at, stage);
+    CopyRows<kTokens>(operands.x, at.token_begin, operands.rows, operands.k, at, stage);
   }
 
   // The operands of one tensor-core step.
@@ -195,7 +196,7 @@ struct LinearTile {
       Totals total = {};
       for (int part = unit.first_part(); part < unit.end_part(); ++part) {
         Sums sums = {};
-        for (int i = PartStages(part); i > 0; --i) pipeline.MultiplyStage(ring, sums);
+        for (int i = PartStages(operands.k, part); i > 0; --i) pipeline.MultiplyStage(ring, sums);
 #pragma unroll
         for (int i = 0; i < kThreadSums; ++i) {
           total[i] = Add(total[i], sums[i / (4 * kRowTiles)][i / 4 % kRowTiles][i % 4]);

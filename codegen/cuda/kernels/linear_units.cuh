@@ -4,6 +4,9 @@
 // the last round of tiles, or the only one, goes round all blocks. Blocks take units at the stride
 // of the grid. Tiles run down bands of kBandTiles tiles of x, so that the blocks at work share rows
 // of both operands in L2.
+//
+// Constants expected, beside those of linear.cuh: kStoresEights, whether n is a multiple of 8, so
+// that rows of y begin at multiples of 16 bytes; kArrivalBytes.
 #ifndef QUIRE_LINEAR_UNITS_CUH_
 #define QUIRE_LINEAR_UNITS_CUH_
 
@@ -12,7 +15,10 @@
 template <int kTokens, int kTileRows>
 struct LinearUnits {
   static constexpr int kBandTiles = 2048 / kTokens;
-  static constexpr int kRowTileCount = (kN + kTileRows - 1) / kTileRows;
+
+  static DEVICE int RowTiles(const LinearOperands& operands) {
+    return (operands.n + kTileRows - 1) / kTileRows;
+  }
 
   // Where a tile begins.
   struct Place {
@@ -20,8 +26,9 @@ struct LinearUnits {
 
     DEVICE Place(const LinearOperands& operands, int tile) {
       const int token_tiles = (operands.rows + kTokens - 1) / kTokens;
-      const int band = tile / (kBandTiles * kRowTileCount);
-      const int in_band = tile - band * (kBandTiles * kRowTileCount);
+      const int row_tiles = RowTiles(operands);
+      const int band = tile / (kBandTiles * row_tiles);
+      const int in_band = tile - band * (kBandTiles * row_tiles);
       const int left = token_tiles - band * kBandTiles;
       const int width = left < kBandTiles ? left : kBandTiles;
       row_begin = in_band / width * kTileRows;
@@ -30,7 +37,7 @@ struct LinearUnits {
   };
 
   static DEVICE int Count(const LinearOperands& operands) {
-    const int tiles = (operands.rows + kTokens - 1) / kTokens * kRowTileCount;
+    const int tiles = (operands.rows + kTokens - 1) / kTokens * RowTiles(operands);
     return operands.whole_tiles + (tiles - operands.whole_tiles) * kParts;
   }
 
@@ -63,14 +70,14 @@ struct LinearUnits {
     }
     DEVICE bool done() const { return unit >= unit_count; }
 
-    DEVICE void EnterPart() {
-      k = PartBegin(part);
-      part_end = PartBegin(part + 1);
+    DEVICE void EnterPart(const LinearOperands& operands) {
+      k = PartBegin(operands.k, part);
+      part_end = PartBegin(operands.k, part + 1);
     }
     DEVICE void EnterUnit(const LinearOperands& operands) {
       const Unit here(operands, unit);
       part = here.first_part();
-      EnterPart();
+      EnterPart(operands);
       const Place place(operands, here.tile());
       token_begin = place.token_begin;
       row_begin = place.row_begin;
@@ -79,7 +86,7 @@ struct LinearUnits {
       while (!done() && k >= part_end) {
         if (unit < operands.whole_tiles && part < kParts - 1) {
           ++part;
-          EnterPart();
+          EnterPart(operands);
         } else {
           unit += gridDim.x;
           if (!done()) EnterUnit(operands);
@@ -119,10 +126,9 @@ DEVICE void GatherTile(float (&values)[4][2]) {
 // Finishes and stores eight columns from `n` of one row; nothing outside y.
 DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
                        const float (&values)[4][2]) {
-  if (row >= operands.rows || n >= kN) return;
-  const int64_t element = int64_t{row} * kN + n;
-  // 16 bytes at once where rows of y begin at multiples of them.
-  if constexpr (kN % 8 == 0) {
+  if (row >= operands.rows || n >= operands.n) return;
+  const int64_t element = int64_t{row} * operands.n + n;
+  if constexpr (kStoresEights) {
     struct alignas(16) Eight {
       Output values[8];
     };
@@ -139,7 +145,7 @@ DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
   } else {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      if (n + e >= kN) continue;
+      if (n + e >= operands.n) continue;
       operands.y[element + e] = Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
                                        kHasResidual ? ToFloat(operands.residual[element + e]) : 0);
     }

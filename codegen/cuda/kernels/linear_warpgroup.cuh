@@ -166,7 +166,7 @@ struct LinearWarpgroup {
 #pragma unroll
       for (int i = 0; i < kThreadSums; ++i) total[i] = 0;
       for (int part = unit.first_part(); part < unit.end_part(); ++part) {
-        AddPart(ring, consumer, PartStages(part), turn, total);
+        AddPart(ring, consumer, PartStages(operands.k, part), turn, total);
       }
       if (unit.whole() || Merger::Merge(operands, unit.cut_tile() * kConsumers + consumer,
                                         unit.first_part(), 1 + consumer, flag + consumer, total)) {

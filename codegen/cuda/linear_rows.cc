@@ -1,0 +1,78 @@
+#include "codegen/cuda/linear_rows.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/substitute.h"
+
+namespace quire {
+namespace {
+
+std::string Exactly(double value) { return absl::StrFormat("%.17g", value); }
+
+// The op and its attributes.
+absl::string_view OpText(LinearAct act) {
+  switch (act) {
+    case LinearAct::kGelu:
+      return "gelu %a";
+    case LinearAct::kGeluTanh:
+      return "gelu %a {approximate=tanh}";
+    case LinearAct::kGeluQuick:
+      return "gelu %a {approximate=quick}";
+    case LinearAct::kRelu:
+      return "relu %a";
+    case LinearAct::kTanh:
+      return "tanh %a";
+    case LinearAct::kSigmoid:
+      return "sigmoid %a";
+    case LinearAct::kSilu:
+    case LinearAct::kNone:
+      break;
+  }
+  return "silu %a";
+}
+
+}  // namespace
+
+RowSpec CudaLinearNormRows(const LinearSpec& spec) {
+  const NormSpec& norm = *spec.norm;
+  const bool is_rms = norm.kind == NormSpec::Kind::kRms;
+  const std::string rows = absl::StrCat("[T,", spec.k, "]");
+  std::string parameters, operands, attributes = absl::StrCat("eps=", Exactly(norm.eps));
+  for (const auto& [name, dtype] : {std::pair("w", norm.weight), std::pair("b", norm.bias)}) {
+    if (!dtype.has_value()) continue;
+    absl::StrAppend(&parameters, ", %", name, ": ", DTypeText(*dtype), "[", spec.k, "]");
+    absl::StrAppend(&operands, ", %", name);
+  }
+  if (is_rms) absl::StrAppend(&attributes, ", weight_offset=", Exactly(norm.weight_offset));
+  return {
+      absl::Substitute("func @row(%x: $0$1$2) {\n"
+                       "  %f = cast %x : f32$1\n"
+                       "  %n = $3 %f$4 {$5} : f32$1\n"
+                       "  %y = cast %n : $0$1\n"
+                       "  return %y\n}\n",
+                       DTypeText(spec.x), rows, parameters, is_rms ? "rms_norm" : "layer_norm",
+                       operands, attributes)};
+}
+
+RowSpec CudaLinearActRows(const LinearSpec& spec) {
+  const std::string rows = absl::StrCat("[T,", spec.n, "]");
+  std::string text =
+      absl::Substitute("func @row(%x: $0[T,$1]) {\n  %$2 = cast %x : f32[T,$1]\n",
+                       DTypeText(spec.y), spec.weight_rows(), spec.gated ? "f" : "a");
+  if (spec.gated) {
+    absl::SubstituteAndAppend(&text,
+                              "  %a = slice %f {axis=1, begin=0, end=$0} : f32$2\n"
+                              "  %b = slice %f {axis=1, begin=$0, end=$1} : f32$2\n",
+                              spec.n, spec.weight_rows(), rows);
+  }
+  absl::SubstituteAndAppend(&text, "  %c = $0 : f32$1\n", OpText(spec.act), rows);
+  if (spec.gated) absl::SubstituteAndAppend(&text, "  %d = mul %c, %b : f32$0\n", rows);
+  absl::SubstituteAndAppend(&text, "  %y = cast $0 : $1$2\n  return %y\n}\n",
+                            spec.gated ? "%d" : "%c", DTypeText(spec.y), rows);
+  return {text};
+}
+
+}  // namespace quire

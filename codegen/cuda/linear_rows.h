@@ -1,0 +1,18 @@
+// What a linear leaves to row kernels where its body is one for many rows: the norm before it, the
+// activation after it.
+#ifndef QUIRE_CODEGEN_CUDA_LINEAR_ROWS_H_
+#define QUIRE_CODEGEN_CUDA_LINEAR_ROWS_H_
+
+#include "codegen/spec.h"
+
+namespace quire {
+
+// Of x, its weight, its bias (as far as the norm has them), to x's type. REQUIRES: spec.norm.
+RowSpec CudaLinearNormRows(const LinearSpec& spec);
+
+// Of the product in y's type, to y. REQUIRES: spec.act.
+RowSpec CudaLinearActRows(const LinearSpec& spec);
+
+}  // namespace quire
+
+#endif  // QUIRE_CODEGEN_CUDA_LINEAR_ROWS_H_
