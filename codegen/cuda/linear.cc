@@ -18,6 +18,7 @@ constexpr int64_t kMaxN = int64_t{1} << 28, kMaxK = int64_t{1} << 22;  // of 32-
 constexpr int kStageRowBytes = 128;
 constexpr int kFewTileRows = 16;
 constexpr int kTileRows = 128;
+constexpr int kNarrowGroupRows = 64;
 
 // A row of a stage of linear_few_blocks.cuh.
 int64_t FewBlocksRowBytes(const LinearSpec& spec) {
@@ -52,12 +53,20 @@ int64_t WarpgroupSharedBytes(const CudaLinearConfig& config) {
   return config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
 }
 
+int64_t NarrowSharedBytes(const CudaLinearConfig& config) {
+  constexpr int kBarriers = 3, kTurnBytes = 4 * 16 * 20 * 4;
+  const int64_t stage = int64_t{config.rows + config.tile_rows} * kStageRowBytes + 8 * kBarriers;
+  return DivideUp(config.stages * stage, 16) * 16 + config.groups * (kTurnBytes + 4);
+}
+
 int64_t SharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
   switch (config.body) {
     case CudaLinearConfig::kFew:
       return FewSharedBytes(spec, config);
     case CudaLinearConfig::kTile:
       return config.stages * TileStageBytes(config.rows) + 16;
+    case CudaLinearConfig::kNarrow:
+      return NarrowSharedBytes(config);
     case CudaLinearConfig::kWarpgroup:
       return WarpgroupSharedBytes(config);
   }
@@ -66,22 +75,23 @@ int64_t SharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
 
 int BlockThreads(const CudaLinearConfig& config) {
   constexpr int kWarpgroupThreads = 128;
-  const int copying = config.body == CudaLinearConfig::kWarpgroup ? 1 : 0;
+  const int copying = CudaLinearTakesMaps(config.body) ? 1 : 0;
   return (config.groups + copying) * kWarpgroupThreads;
 }
 
 // What the few-row body for config->rows computes beside the product. Every block norms all rows of
-// x: of more, a kernel before it takes less time.
+// x: of more than four, a kernel before it takes less time.
 void SetFused(const LinearSpec& spec, CudaLinearConfig* config) {
-  config->norm = spec.norm.has_value() && config->rows <= 8;
+  config->norm = spec.norm.has_value() && config->rows <= 4;
   config->act = spec.act != LinearAct::kNone;
 }
 
 // The few-row body for up to `rows`, with the deepest ring that fits; no stages where that is too
-// shallow. Two groups of 8 stages keep 112 KB in flight, what an H200 wants; 5 stages, 64 KB, are
-// the fewest that keep up with it.
+// shallow. Two groups of 8 stages keep 112 KB in flight, what an H200 wants in the middle of a
+// linear, and of 12 what it wants between one and the next; 5 stages, 64 KB, are the fewest that
+// keep up with it.
 CudaLinearConfig FewConfig(const LinearSpec& spec, int rows, int shared_bytes) {
-  constexpr int kGroups = 2, kMostStages = 8;
+  constexpr int kGroups = 2, kMostStages = 12;
   // Smaller devices want as many bytes in flight as their shared memory is smaller.
   const int64_t least_flight = int64_t{64} * 1024 * shared_bytes / (227 * 1024);
   CudaLinearConfig config{CudaLinearConfig::kFew, rows, kGroups, kMostStages, kFewTileRows};
@@ -91,6 +101,18 @@ CudaLinearConfig FewConfig(const LinearSpec& spec, int rows, int shared_bytes) {
       int64_t{kGroups} * kParts * (config.stages - 1) * kFewTileRows * kStageRowBytes;
   if (config.stages < 3 || flight < least_flight) config.stages = 0;
   return config;
+}
+
+// That body for as many rows up to four as leave room for a deep ring, if any do.
+CudaLinearConfig DeepFewConfig(const LinearSpec& spec, int shared_bytes) {
+  constexpr int kDeepStages = 10;
+  CudaLinearConfig best;
+  for (int rows : {4, 2, 1}) {
+    const CudaLinearConfig config = FewConfig(spec, rows, shared_bytes);
+    if (config.stages >= kDeepStages) return config;
+    if (best.stages == 0) best = config;
+  }
+  return best;
 }
 
 // The few-row body of a block-quantised weight: four groups at most, as its arithmetic wants many
@@ -119,6 +141,43 @@ CudaLinearConfig TileConfig(int rows, int groups, int max_stages, int shared_byt
   const int64_t stages = (shared_bytes - 16) / TileStageBytes(rows);
   return {CudaLinearConfig::kTile, rows, groups,
           static_cast<int>(std::min<int64_t>(max_stages, stages))};
+}
+
+// The height of tiles of the narrow body, in groups of 64 rows of the weight, as measured on an
+// H200: cut in parts that go round once; else as many tiles as half the device has multiprocessors,
+// so that two linears in turn have one half each, and the second's memory is under way when the
+// first ends; else one round.
+int NarrowGroups(const LinearSpec& spec, int multiprocessors) {
+  constexpr int kMost = 3, kCutGroups = 2;
+  const auto tiles = [&](int groups) {
+    return DivideUp(spec.weight_rows(), int64_t{groups} * kNarrowGroupRows);
+  };
+  if (tiles(kCutGroups) * kParts <= multiprocessors) return kCutGroups;
+  for (int groups = 1; groups <= kMost; ++groups) {
+    const int64_t half = multiprocessors / 2;
+    if (tiles(groups) <= half && 16 * tiles(groups) >= 15 * half) return groups;
+  }
+  for (int groups = 1; groups <= kMost; ++groups) {
+    if (tiles(groups) <= multiprocessors) return groups;
+  }
+  return 2;
+}
+
+// Whether up to 128 rows are for the narrow body, in tiles of one group: tiles on most of the
+// device that need no cut, unless long parts make up for the merging of those that do.
+bool PrefersNarrow128(const LinearSpec& spec, int multiprocessors) {
+  const int64_t tiles = DivideUp(spec.weight_rows(), kNarrowGroupRows);
+  return tiles <= multiprocessors && 5 * tiles >= 2 * multiprocessors &&
+         (2 * tiles > multiprocessors || spec.k <= 6144);
+}
+
+CudaLinearConfig NarrowConfig(const LinearSpec& spec, int rows, const CudaLimits& limits) {
+  constexpr int kMostStages = 12;
+  const int groups = rows > 64 ? 1 : NarrowGroups(spec, limits.multiprocessors);
+  CudaLinearConfig config{CudaLinearConfig::kNarrow, rows, groups, kMostStages,
+                          groups * kNarrowGroupRows};
+  while (NarrowSharedBytes(config) > limits.shared_bytes) --config.stages;
+  return config;
 }
 
 absl::Status CheckSpec(const LinearSpec& spec) {
@@ -161,6 +220,7 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
                                                                 const CudaLimits& limits) {
   QUIRE_RETURN_IF_ERROR(CheckSpec(spec));
   const int shared_bytes = limits.shared_bytes;
+  const bool narrow = limits.major == 9 && CudaLinearHasWholeStages(spec);
   std::vector<CudaLinearConfig> configs;
   if (IsBlockType(spec.weight)) {
     for (int rows : {8, 4, 1}) {
@@ -171,24 +231,30 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
     }
     const CudaLinearConfig config = FewBlocksConfig(spec, 16, limits);
     if (config.stages > 0) configs.push_back(config);
-    configs.push_back(TileConfig(64, 2, 8, shared_bytes));
+    configs.push_back(narrow ? NarrowConfig(spec, 64, limits) : TileConfig(64, 2, 8, shared_bytes));
     AppendForManyRows(spec, limits, &configs);
     return configs;
   }
-  // Up to 8 rows, as many as leave room for a deep ring.
-  for (int rows : {8, 4, 1}) {
-    const CudaLinearConfig config = FewConfig(spec, rows, shared_bytes);
-    if (config.stages == 0) continue;
-    configs.push_back(config);
-    break;
-  }
-  // 16 rows: tiles, where their parts go round in one turn; otherwise the few-row body, whose small
-  // shares leave no blocks idle at the end.
+  const CudaLinearConfig deep = DeepFewConfig(spec, shared_bytes);
+  if (deep.stages > 0) configs.push_back(deep);
+  // 8 and 16 rows: narrow tiles, but where the few-row body spares an activation's launch. Without
+  // them: tiles for 16, where their parts go round in one turn; otherwise the few-row body, whose
+  // small shares leave no blocks idle at the end.
+  const CudaLinearConfig few_8 = FewConfig(spec, 8, shared_bytes);
+  if (few_8.stages > 0 && (!narrow || few_8.act)) configs.push_back(few_8);
   const CudaLinearConfig few_16 = FewConfig(spec, 16, shared_bytes);
   const bool one_turn = DivideUp(spec.weight_rows(), kTileRows) * kParts <= limits.multiprocessors;
-  configs.push_back(few_16.stages > 0 && !one_turn ? few_16 : TileConfig(16, 1, 10, shared_bytes));
-  configs.push_back(TileConfig(32, 1, 10, shared_bytes));
-  configs.push_back(TileConfig(64, 2, 8, shared_bytes));
+  if (few_16.stages > 0 && (narrow ? few_16.act : !one_turn)) {
+    configs.push_back(few_16);
+  } else {
+    configs.push_back(narrow ? NarrowConfig(spec, 16, limits)
+                             : TileConfig(16, 1, 10, shared_bytes));
+  }
+  configs.push_back(narrow ? NarrowConfig(spec, 32, limits) : TileConfig(32, 1, 10, shared_bytes));
+  configs.push_back(narrow ? NarrowConfig(spec, 64, limits) : TileConfig(64, 2, 8, shared_bytes));
+  if (narrow && PrefersNarrow128(spec, limits.multiprocessors)) {
+    configs.push_back(NarrowConfig(spec, 128, limits));
+  }
   AppendForManyRows(spec, limits, &configs);
   for (const CudaLinearConfig& config : configs) {
     if (config.stages < 3) {
@@ -213,12 +279,14 @@ LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& co
 CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearConfig& config) {
   CudaLinearKernel kernel;
   kernel.config = config;
-  kernel.entry =
-      absl::StrCat("linear_", CudaLinearBodyText(config.body), "_",
-                   config.body == CudaLinearConfig::kWarpgroup ? config.tile_rows : config.rows);
+  kernel.entry = absl::StrCat(
+      "linear_", CudaLinearBodyText(config.body), "_",
+      config.body == CudaLinearConfig::kWarpgroup ? config.tile_rows : config.rows,
+      config.body == CudaLinearConfig::kNarrow ? absl::StrCat("x", config.tile_rows) : "");
   kernel.block_threads = BlockThreads(config);
   kernel.shared_bytes = static_cast<int>(SharedBytes(spec, config));
-  kernel.max_rows = config.rows < 128 ? config.rows : std::numeric_limits<int>::max() - 128;
+  const bool is_last = config.rows >= 128 && config.body != CudaLinearConfig::kNarrow;
+  kernel.max_rows = is_last ? std::numeric_limits<int>::max() - 128 : config.rows;
   kernel.source = CudaLinearSource(CudaLinearBodySpec(spec, config), kernel);
   return kernel;
 }

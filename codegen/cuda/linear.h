@@ -13,7 +13,7 @@
 // between, are the same.
 //
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
-// not have; x and weight of kWarpgroup: tensor maps), rows (i32), then
+// not have; x and weight of kNarrow and kWarpgroup: tensor maps), rows (i32), then
 //   kFew    the first row (i32); if it norms x, weight and bias of the norm (pointers)
 //   others  whole_tiles, n and k of the weight (i32): one text serves every linear of its types
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
@@ -38,13 +38,15 @@ struct CudaLinearConfig {
   enum Body {
     kFew,        // linear_few.cuh: one pass over the weight, x in shared memory
     kTile,       // linear_tile.cuh: tiles of 128 weight rows
-    kWarpgroup,  // linear_warpgroup.cuh: sm_90a, tiles of 128 rows of x; k a multiple of 256
+    kNarrow,     // linear_narrow.cuh: sm_90a, tiles of 16 to 64 rows of x
+    kWarpgroup,  // linear_warpgroup.cuh: sm_90a, tiles of 128 rows of x
   };
   Body body = kFew;
   int rows = 0;    // kFew: the most that x may have; otherwise: of x in one tile
   int groups = 0;  // of four warps that multiply; kTile: the warps along x, 1 or 2
   int stages = 0;
-  int tile_rows = 128;  // of the weight in a tile; kFew: 16, of blocks 8, too; kWarpgroup: or 192
+  int tile_rows = 128;  // of the weight in a tile; kFew: 16, of blocks 8, too; kWarpgroup: or 192;
+                        // kNarrow: 64 a group
   bool norm = false, act = false;  // kFew: computes them, of a spec that has them
 };
 
@@ -68,6 +70,11 @@ struct CudaLinearLaunch {
 // number. UNIMPLEMENTED on a spec that has no CUDA kernel.
 absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec& spec,
                                                                 const CudaLimits& limits);
+
+// Whether a body reads x and weight through tensor maps.
+inline bool CudaLinearTakesMaps(CudaLinearConfig::Body body) {
+  return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kWarpgroup;
+}
 
 // What a body computes: the spec without what the configuration leaves to row kernels.
 LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& config);

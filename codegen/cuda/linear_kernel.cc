@@ -125,7 +125,7 @@ class CudaLinear : public CudaKernel {
     CudaLaunch launch;
     launch.entry = entry;
     launch.grid = grid;
-    if (config.body == CudaLinearConfig::kWarpgroup) {
+    if (CudaLinearTakesMaps(config.body)) {
       launch.tensor_maps = {{operands.x, rows, spec_.k, config.rows},
                             {operands.weight, spec_.weight_rows(), spec_.k, config.tile_rows}};
       launch.arguments = {{Kind::kTensorMap, 0}, {Kind::kTensorMap, 1}};

@@ -28,9 +28,12 @@ struct Cut {
 // an H200.
 Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows,
             int multiprocessors) {
-  const int64_t merge_stages = kernel.config.body == CudaLinearConfig::kTile ? 6
-                               : kernel.config.tile_rows == 128              ? 16
-                                                                             : 32;
+  const CudaLinearConfig& config = kernel.config;
+  const int64_t merge_stages = config.body == CudaLinearConfig::kTile ? 6
+                               : config.body == CudaLinearConfig::kNarrow
+                                   ? config.tile_rows * 3 / 32
+                               : config.tile_rows == 128 ? 16
+                                                         : 32;
   const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
   const int64_t part_stages = DivideUp(spec.k, kParts * kStageK);
   int64_t best = tiles;
@@ -38,6 +41,8 @@ Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows
   for (int64_t whole : {tiles / multiprocessors * multiprocessors, int64_t{0}}) {
     const int64_t cut = tiles - whole;
     if (cut > 2 * multiprocessors) continue;
+    // Memory is what narrow tiles wait for: more than one round of parts only merges more.
+    if (config.body == CudaLinearConfig::kNarrow && cut * kParts > multiprocessors) continue;
     const int64_t time = DivideUp(whole, multiprocessors) * kParts * part_stages +
                          DivideUp(cut * kParts, multiprocessors) * (part_stages + merge_stages);
     if (time < best_time) {

@@ -36,6 +36,8 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
                           ", ", sizes);
     case CudaLinearConfig::kTile:
       return absl::StrCat("LinearTile<", sizes);
+    case CudaLinearConfig::kNarrow:
+      return absl::StrCat("LinearNarrow<", sizes);
     case CudaLinearConfig::kWarpgroup:
       // A chain of warpgroups pays with the wide tile only.
       return absl::StrCat("LinearWarpgroup<", config.tile_rows, ", ", config.stages, ", ",
@@ -111,6 +113,7 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
              "whole_tiles,\n    int n, int k) {\n"
              "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles, n, "
              "k});\n}\n";
+    case CudaLinearConfig::kNarrow:
     case CudaLinearConfig::kWarpgroup:
       return "(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight,\n"
              "    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
@@ -167,6 +170,8 @@ absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body) {
       return "few";
     case CudaLinearConfig::kTile:
       return "tile";
+    case CudaLinearConfig::kNarrow:
+      return "narrow";
     case CudaLinearConfig::kWarpgroup:
       return "warpgroup";
   }

@@ -1,42 +1,23 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/cuda/linear.h"
-#include "codegen/cuda/nvrtc.h"
-#include "codegen/cuda/source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/codegen/cuda_linear_specs.h"
 
 namespace quire {
 namespace {
 
+using testing::Device;
+using testing::FusedSpec;
 using ::testing::HasSubstr;
-using ::testing::Not;
-
-struct Device {
-  const char* architecture;
-  CudaLimits limits;
-};
-constexpr CudaLimits kHopper = {9, 0, 232448, 132}, kAda = {8, 9, 101376, 128};
-constexpr Device kDevices[] = {
-    {"sm_80", {8, 0, 166912, 108}}, {"sm_89", kAda}, {"sm_90a", kHopper}};
-
-LinearSpec Spec(int64_t n, int64_t k, DType dtype = DType::kBF16) {
-  LinearSpec spec;
-  spec.n = n;
-  spec.k = k;
-  spec.weight = spec.x = spec.y = dtype;
-  spec.layout = WeightLayout::kRows;
-  return spec;
-}
-
-std::vector<CudaLinearKernel> Kernels(const LinearSpec& spec, const CudaLimits& limits = kHopper) {
-  absl::StatusOr<std::vector<CudaLinearKernel>> kernels = CudaLinearKernels(spec, limits);
-  EXPECT_TRUE(kernels.ok()) << kernels.status();
-  return kernels.ok() ? *kernels : std::vector<CudaLinearKernel>();
-}
+using testing::kAda;
+using testing::kDevices;
+using testing::Kernels;
+using testing::kHopper;
+using testing::Spec;
 
 TEST(CudaLinearTest, SourceOfASpec) {
   LinearSpec spec = Spec(6144, 4096);
@@ -68,16 +49,6 @@ TEST(CudaLinearTest, SourceOfASpec) {
   EXPECT_EQ(kernel.shared_bytes, 201872);
 }
 
-LinearSpec FusedSpec() {
-  LinearSpec spec = Spec(11008, 4096);
-  spec.norm.emplace();
-  spec.norm->eps = 1e-5;
-  spec.norm->weight = DType::kF16;
-  spec.act = LinearAct::kSilu;
-  spec.gated = true;
-  return spec;
-}
-
 TEST(CudaLinearTest, SourceOfANormAndAnActivation) {
   const CudaLinearKernel kernel = Kernels(FusedSpec())[0];
   for (const char* text :
@@ -91,13 +62,13 @@ TEST(CudaLinearTest, SourceOfANormAndAnActivation) {
         "constexpr float kNormPerElement = 0.000244140625f, kNormEps = 9.99999975e-06f, "
         "kNormOffset = 0.0f;\n"
         "#include \"linear_norm.cuh\"\n#include \"linear_few.cuh\"\n"
-        "using Body = LinearFew<8, 2, 8, NormedRows>;\n",
+        "using Body = LinearFew<4, 2, 11, NormedRows>;\n",
         "int rows, int first_row,\n    const void* norm_weight, const void* norm_bias) "
         "{\n"}) {
     EXPECT_THAT(kernel.source, HasSubstr(text));
   }
-  // Sums of 16 groups of chunks and of all, of elements and of squares, of eight rows.
-  EXPECT_EQ(kernel.shared_bytes, 201872 + 2 * 8 * 17 * 4);
+  // Sums of 16 groups of chunks and of all, of elements and of squares, of four rows.
+  EXPECT_EQ(kernel.shared_bytes, Kernels(Spec(22016, 4096))[0].shared_bytes + 2 * 4 * 17 * 4);
 }
 
 // A text for many rows has neither n nor k.
@@ -111,8 +82,8 @@ TEST(CudaLinearTest, LinearsOfTheSameTypesShareTheirKernelsForManyRows) {
   };
   const std::vector<std::string> shared = sources(Spec(4096, 11008));
   EXPECT_EQ(shared.size(), 3u);
-  EXPECT_EQ(shared, sources(Spec(6144, 4096)));
-  EXPECT_EQ(shared, sources(FusedSpec()));
+  EXPECT_EQ(shared, sources(Spec(4104, 11008)));
+  EXPECT_EQ(sources(Spec(12288, 4096)), sources(FusedSpec()));
   // What decides on code is in the text: parts that end within a stage, rows of y that begin at any
   // byte, a residual, types.
   std::vector<LinearSpec> others(4, Spec(4096, 11008));
@@ -127,30 +98,65 @@ std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
   std::string text;
   for (const CudaLinearKernel& kernel : kernels) {
     const CudaLinearConfig& config = kernel.config;
+    absl::StrAppend(&text, text.empty() ? "" : ", ");
     if (config.body == CudaLinearConfig::kWarpgroup) {
-      absl::StrAppend(&text, ", warpgroup ", config.tile_rows, "/", config.stages);
-      continue;
+      absl::StrAppend(&text, "warpgroup ", config.tile_rows, "/", config.stages);
+    } else if (config.body == CudaLinearConfig::kNarrow) {
+      absl::StrAppend(&text, "narrow ", config.rows, "x", config.tile_rows, "/", config.stages);
+    } else {
+      absl::StrAppend(&text, config.body == CudaLinearConfig::kFew ? "few " : "tile ", config.rows,
+                      "/", config.groups, "/", config.stages);
     }
-    absl::StrAppend(&text, text.empty() ? "" : ", ",
-                    config.body == CudaLinearConfig::kFew ? "few " : "tile ", config.rows, "/",
-                    config.groups, "/", config.stages);
   }
   return text;
+}
+
+// The height of narrow tiles: parts of 32 tiles that go round once; half the device, or one round,
+// or what is left.
+TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
+  const std::pair<int64_t, int> cases[] = {{1024, 128},  {4096, 128},  {6144, 64},   {8192, 128},
+                                           {12288, 192}, {22016, 192}, {32000, 128}, {128256, 128}};
+  for (const auto& [n, tile_rows] : cases) {
+    const std::vector<CudaLinearKernel> kernels = Kernels(Spec(n, 4096));
+    EXPECT_EQ(kernels[2].config.body, CudaLinearConfig::kNarrow);
+    EXPECT_EQ(kernels[2].config.tile_rows, tile_rows) << n;
+  }
+  const struct {
+    int64_t n, rows;
+    int grid, whole_tiles;
+  } launches[] = {{4096, 16, 128, 0},     // 128 parts
+                  {6144, 64, 96, 96},     //
+                  {12288, 32, 64, 64},    // the other half is the next linear's
+                  {22016, 64, 115, 115},  //
+                  {4096, 128, 64, 64},    //
+                  {6144, 128, 96, 96},    //
+                  {32000, 64, 132, 250}};
+  for (const auto& c : launches) {
+    const LinearSpec spec = Spec(c.n, 4096);
+    const std::vector<CudaLinearKernel> kernels = Kernels(spec);
+    const CudaLinearKernel& kernel = kernels[ChooseCudaLinear(spec, kernels, c.rows, 132)];
+    EXPECT_EQ(kernel.config.rows, c.rows);
+    const CudaLinearLaunch launch = PlanCudaLinear(spec, kernel, c.rows, 132);
+    EXPECT_EQ(launch.grid, c.grid) << c.n;
+    EXPECT_EQ(launch.whole_tiles, c.whole_tiles) << c.n;
+  }
 }
 
 // x of few rows stays in shared memory beside the ring: long k leave room for fewer rows, then
 // none.
 TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
-  const std::string few_tiles = ", tile 32/1/10, tile 64/2/8";
-  const std::string tiles = few_tiles + ", warpgroup 128/6, warpgroup 192/5";
-  EXPECT_EQ(Describe(Kernels(Spec(12288, 4096))), "few 8/2/8, few 16/2/5" + tiles);
+  const std::string many = ", warpgroup 128/6, warpgroup 192/5";
+  const std::string rest = "narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + many;
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 4096))), "few 4/2/11, " + rest);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 11008))), "few 2/2/11, " + rest);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 14336))), "few 2/2/10, " + rest);
+  EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), rest);
+  // Sixteen rows' activations in the body that has the product.
+  EXPECT_EQ(Describe(Kernels(FusedSpec())),
+            "few 4/2/11, few 8/2/9, few 16/2/5, narrow 32x192/7, narrow 64x192/6" + many);
+  // Parts that end within a stage.
   EXPECT_EQ(Describe(Kernels(Spec(12288, 576))),
-            "few 8/2/8, few 16/2/8" + few_tiles + ", tile 128/2/6");
-  EXPECT_EQ(Describe(Kernels(Spec(12288, 11008))), "few 4/2/8, tile 16/1/10" + tiles);
-  EXPECT_EQ(Describe(Kernels(Spec(12288, 14336))), "few 4/2/6, tile 16/1/10" + tiles);
-  EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), "tile 16/1/10" + tiles);
-  // The parts of 32 tiles go round once.
-  EXPECT_EQ(Describe(Kernels(Spec(4096, 4096))), "few 8/2/8, tile 16/1/10" + tiles);
+            "few 4/2/12, few 8/2/12, few 16/2/12, tile 32/1/10, tile 64/2/8, tile 128/2/6");
   EXPECT_EQ(Describe(Kernels(Spec(12288, 4096), kAda)),
             "few 4/2/3, tile 16/1/5, tile 32/1/4, tile 64/2/4, tile 128/2/3");
 }
@@ -238,7 +244,7 @@ TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
     int tile_rows;
     int64_t tiles, whole_tiles;
   } cases[] = {
-      {4096, 4096, 128, 128, 32, 0},      // 128 parts, one each
+      {4096, 11008, 128, 128, 32, 0},     // 128 parts, one each
       {22016, 4096, 128, 192, 115, 115},  // one round
       {12288, 4096, 512, 192, 256, 256},  // two rounds
       {22016, 4096, 512, 128, 688, 660},  // five rounds, and parts of 28 tiles
@@ -273,17 +279,17 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
   spec.residual = true;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  ASSERT_EQ((*kernel)->entries().size(), 6u);
-  EXPECT_EQ((*kernel)->entries()[0].entry, "linear_few_8");
+  ASSERT_EQ((*kernel)->entries().size(), 7u);
+  EXPECT_EQ((*kernel)->entries()[0].entry, "linear_few_4");
   const struct {
     int64_t rows;
     const char* launch;
   } cases[] = {
       {1, "0 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 1 0"},
-      {9, "1 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 9 0"},
-      {64, "3 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 64 0 6144 4096"},
-      {128, "4 x48: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 48 6144 4096"},
-      {512, "5 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128 6144 4096"},
+      {9, "1 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 9 96 6144 4096"},
+      {64, "3 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 64 96 6144 4096"},
+      {128, "4 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 96 6144 4096"},
+      {512, "6 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128 6144 4096"},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
@@ -309,27 +315,27 @@ TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
   spec.bias = true;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  ASSERT_EQ((*kernel)->entries().size(), 8u);
-  EXPECT_THAT((*kernel)->entries()[6].source, HasSubstr("rms_norm"));
-  EXPECT_THAT((*kernel)->entries()[7].source, HasSubstr("silu"));
+  ASSERT_EQ((*kernel)->entries().size(), 9u);
+  EXPECT_THAT((*kernel)->entries()[7].source, HasSubstr("rms_norm"));
+  EXPECT_THAT((*kernel)->entries()[8].source, HasSubstr("silu"));
   const std::string parameters = " operand 2 operand -1 ";
   const struct {
     int64_t rows;
     std::vector<std::string> launches;
     int64_t workspace_bytes;
   } cases[] = {
-      {8,
+      {4,
        {"0 x132: operand 0 operand 1" + parameters +
-        "operand 4 workspace 0 8 0 operand 3 operand -1"},
+        "operand 4 workspace 0 4 0 operand 3 operand -1"},
        0},
       {16,
-       {"6 x16: operand 0 operand 3 workspace 65536 16",
-        "1 x132: workspace 65536 operand 1" + parameters + "operand 4 workspace 0 16 0"},
+       {"7 x16: operand 0 operand 3 workspace 65536 16",
+        "2 x132: workspace 65536 operand 1" + parameters + "operand 4 workspace 0 16 0"},
        65536 + 16 * 4096 * 2},
       {128,
-       {"6 x128: operand 0 operand 3 workspace 65536 128",
-        "5 x115: map 0 map 1" + parameters + "workspace 1114112 workspace 0 128 115 22016 4096",
-        "7 x1376: workspace 1114112 operand 4 128 43"},
+       {"7 x128: operand 0 operand 3 workspace 65536 128",
+        "6 x115: map 0 map 1" + parameters + "workspace 1114112 workspace 0 128 115 22016 4096",
+        "8 x1376: workspace 1114112 operand 4 128 43"},
        65536 + 128 * (4096 + 22016) * 2},
   };
   for (const auto& c : cases) {
@@ -351,7 +357,7 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
   LinearSpec spec = Spec(22016, 4096);
   spec.weight = DType::kQ4_K;
   EXPECT_EQ(Describe(Kernels(spec)),
-            "few 8/4/4, few 16/2/4, tile 64/2/8, warpgroup 128/6, "
+            "few 8/4/4, few 16/2/4, narrow 64x192/6, warpgroup 128/6, "
             "warpgroup 192/5");
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
@@ -379,99 +385,6 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
   const CudaTensorMap weight = (*kernel)->Launches(4096).launches[1].tensor_maps[1];
   EXPECT_EQ(weight.base.kind, CudaArgument::Kind::kWorkspace);
   EXPECT_EQ(weight.base.value, kCudaZeroBytes);
-}
-
-void ExpectNoSpills(const Nvrtc& nvrtc, const CudaEntry& entry, const char* architecture) {
-  const absl::StatusOr<CudaBinary> binary =
-      nvrtc.Compile(entry.entry + ".cu", entry.source, architecture, CudaKernelHeaders());
-  ASSERT_TRUE(binary.ok()) << binary.status();
-  const std::vector<KernelResources> resources = ParseResources(binary->log);
-  ASSERT_EQ(resources.size(), 1u);
-  EXPECT_EQ(resources[0].name, entry.entry);
-  EXPECT_GT(resources[0].registers, 0);
-  EXPECT_EQ(resources[0].stack_bytes, 0) << entry.source << architecture;
-  EXPECT_EQ(resources[0].spill_store_bytes, 0) << entry.source << architecture;
-  EXPECT_LE(resources[0].registers * entry.block_threads, 65536);
-  // A warpgroup's products run one after another.
-  EXPECT_THAT(binary->log, Not(HasSubstr("C75"))) << entry.source;
-}
-
-TEST(CudaLinearTest, EveryConfigurationCompilesWithoutSpills) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  std::vector<LinearSpec> specs = {Spec(4096, 14336), Spec(960, 576, DType::kF16), Spec(43, 208)};
-  specs[0].residual = true;
-  specs[1].bias = true;
-  specs[1].y = DType::kF32;
-  specs[2].bias = specs[2].residual = true;
-  for (const LinearSpec& spec : specs) {
-    for (const Device& device : kDevices) {
-      const auto kernel = MakeCudaKernel(spec, device.limits);
-      ASSERT_TRUE(kernel.ok()) << kernel.status();
-      for (const CudaEntry& entry : (*kernel)->entries()) {
-        ExpectNoSpills(**nvrtc, entry, device.architecture);
-      }
-    }
-  }
-}
-
-TEST(CudaLinearTest, NormsAndActivationsCompileWithoutSpills) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  std::vector<LinearSpec> specs(3, FusedSpec());
-  specs[1] = Spec(43, 2120, DType::kF16);
-  specs[1].norm = {NormSpec::Kind::kLayer, 0.5, 0, DType::kF32, DType::kBF16};
-  specs[1].act = LinearAct::kGelu;
-  specs[2].weight = DType::kQ4_0;
-  for (const LinearSpec& spec : specs) {
-    for (const Device& device : kDevices) {
-      for (const CudaLinearKernel& kernel : Kernels(spec, device.limits)) {
-        if (!kernel.config.norm && !kernel.config.act) continue;
-        ExpectNoSpills(**nvrtc, {kernel.entry, kernel.source, kernel.block_threads},
-                       device.architecture);
-      }
-    }
-  }
-}
-
-TEST(CudaLinearTest, BlockQuantisedWeightsCompileWithoutSpills) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  size_t number = 0;
-  for (const DTypeInfo& info : AllDTypes()) {
-    if (!IsBlockType(info.dtype)) continue;
-    // Each on one architecture; tiles of 8 rows, and of 16.
-    const Device& device = kDevices[number++ % std::size(kDevices)];
-    for (int64_t n : {4096, 22016}) {
-      LinearSpec spec = Spec(n, 2816);
-      spec.weight = info.dtype;
-      const auto kernel = MakeCudaKernel(spec, device.limits);
-      ASSERT_TRUE(kernel.ok()) << kernel.status();
-      for (const CudaEntry& entry : (*kernel)->entries()) {
-        if (!absl::StrContains(entry.source, "FoursOf")) continue;
-        ExpectNoSpills(**nvrtc, entry, device.architecture);
-      }
-    }
-  }
-}
-
-TEST(CudaLinearTest, AWrongShareOfSharedMemoryDoesNotCompile) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  for (const CudaLinearKernel& kernel : Kernels(Spec(4096, 4096))) {
-    const std::string bytes = absl::StrCat("kSharedBytes = ", kernel.shared_bytes);
-    std::string source = kernel.source;
-    source.replace(source.find(bytes), bytes.size(),
-                   absl::StrCat("kSharedBytes = ", kernel.shared_bytes - 1));
-    const absl::StatusOr<CudaBinary> binary =
-        (*nvrtc)->Compile("short.cu", source, "sm_90a", CudaKernelHeaders());
-    ASSERT_FALSE(binary.ok());
-    EXPECT_THAT(std::string(binary.status().message()), HasSubstr("the launch rule's bytes"));
-  }
 }
 
 TEST(CudaLinearTest, SumsFourPartsFromLeftToRight) {

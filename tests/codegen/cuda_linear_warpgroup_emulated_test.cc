@@ -1,4 +1,4 @@
-// The linear body of warpgroups, its source run on the CPU, against the arithmetic that
+// The linear bodies of warpgroups, their source run on the CPU, against the arithmetic that
 // codegen/cuda/linear.h states.
 #include <vector>
 
@@ -16,10 +16,13 @@ constexpr int kN = 205, kK = 256, kGrain = 16;
 constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = true;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
+#include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace one_stage_a_part
 #undef QUIRE_LINEAR_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_
+#undef QUIRE_LINEAR_RING_CUH_
+#undef QUIRE_LINEAR_NARROW_CUH_
 #undef QUIRE_LINEAR_WARPGROUP_CUH_
 
 namespace blocks_of_256 {
@@ -29,6 +32,7 @@ constexpr int kN = 264, kK = 768, kGrain = 256;
 constexpr bool kHasBias = false, kHasResidual = false, kWeightIsWritten = false;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
+#include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace blocks_of_256
 
@@ -42,6 +46,16 @@ void RunTiles(const TestCase& c, int grid, int tile_rows) {
   // Whole tiles, and others that are cut.
   c.template Run<Operands>(grid, tiles / 2, Body::kThreads,
                            Body::kRingBytes + Body::kBarrierBytes + 8,
+                           [&](const Operands& operands) { Body::Run(operands, x, weight); });
+}
+
+template <typename Body, typename Operands, typename TestCase>
+void RunNarrow(const TestCase& c, int grid, int tokens) {
+  const TensorMap x{c.x.data(), c.rows, c.k(), tokens};
+  const TensorMap weight{c.weight.data(), c.n(), c.k(), Body::kTileRows};
+  const int row_tiles = (c.n() + Body::kTileRows - 1) / Body::kTileRows;
+  const int tiles = (c.rows + tokens - 1) / tokens * row_tiles;
+  c.template Run<Operands>(grid, tiles / 2, Body::kThreads, Body::kFlagsAt + 16,
                            [&](const Operands& operands) { Body::Run(operands, x, weight); });
 }
 
@@ -61,6 +75,19 @@ TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
       TestCase{70, blocks_of_256::kGrain}, 2, 128);
   RunTiles<blocks_of_256::LinearWarpgroup<192, 5, true>, Operands>(
       TestCase{70, blocks_of_256::kGrain}, 5, 192);
+}
+
+TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
+  {
+    QUIRE_CASE(one_stage_a_part);
+    RunNarrow<one_stage_a_part::LinearNarrow<16, 1, 3>, Operands>(TestCase{11}, 2, 16);
+    RunNarrow<one_stage_a_part::LinearNarrow<64, 3, 2>, Operands>(TestCase{37}, 1, 64);
+  }
+  QUIRE_CASE(blocks_of_256);
+  RunNarrow<blocks_of_256::LinearNarrow<32, 2, 4>, Operands>(TestCase{41, blocks_of_256::kGrain}, 2,
+                                                             32);
+  RunNarrow<blocks_of_256::LinearNarrow<16, 4, 3>, Operands>(TestCase{16, blocks_of_256::kGrain}, 3,
+                                                             16);
 }
 
 }  // namespace

@@ -6,16 +6,18 @@
 //   bench_cuda_linear check-fused     the part of check that is of norms and activations
 //   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
 //   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
-//   bench_cuda_linear time [all]      one line a measurement: n k rows body us, and * where a plan
+//   bench_cuda_linear time [all] [ROWS...]
+//                                     one line a measurement: n k rows body us, and * where a plan
 //                                     would choose it; -cut, -mixed: tiles in parts of K, all or
 //                                     some; -alone: without dependent launch; all: other
-//                                     configurations, too
+//                                     configurations, too; of these numbers of rows
 //
 // tools/bench/cuda_linear.py runs it beside cuBLAS.
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -38,21 +40,16 @@ struct Shape {
 constexpr Shape kShapes[] = {{4096, 4096},  {6144, 4096},  {12288, 4096}, {22016, 4096},
                              {28672, 4096}, {4096, 11008}, {4096, 14336}, {32000, 4096}};
 
-int Time(const Gpu& gpu, bool all) {
+int Time(const Gpu& gpu, bool all, std::vector<int64_t> timed_rows) {
   using Config = CudaLinearConfig;
   constexpr size_t kPoolBytes = size_t{3} << 30;
-  constexpr int64_t kTimedRows[] = {1, 8, 16, 32, 64, 128, 512, 4096, 16384};
+  if (timed_rows.empty()) timed_rows = {1, 8, 16, 32, 64, 128, 512, 4096, 16384};
   Linears linears(gpu);
   for (const Shape& shape : kShapes) {
     const LinearSpec spec = Spec(shape.n, shape.k, DType::kBF16, DType::kBF16, false, false);
     std::vector<Config> configs = OrDie(CudaLinearConfigs(spec, gpu.limits()));
     if (all) {
-      for (const Config& config :
-           {Config{Config::kFew, 16, 2, 5}, Config{Config::kTile, 32, 2, 10},
-            Config{Config::kTile, 64, 1, 8}, Config{Config::kTile, 64, 1, 6}}) {
-        if (MakeCudaLinearKernel(spec, config).shared_bytes > gpu.limits().shared_bytes) continue;
-        configs.push_back(config);
-      }
+      for (const Config& config : OtherConfigs(spec, gpu.limits())) configs.push_back(config);
     }
     linears.Add(spec, configs);
   }
@@ -73,7 +70,7 @@ int Time(const Gpu& gpu, bool all) {
   for (size_t s = 0; s < std::size(kShapes); ++s) {
     const LinearSpec& spec = linears.spec(s);
     const size_t bytes = static_cast<size_t>(spec.n * spec.k * 2);
-    for (int64_t rows : kTimedRows) {
+    for (int64_t rows : timed_rows) {
       const size_t weights = kPoolBytes / bytes;
       const size_t calls =
           rows >= 512 ? 6 : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
@@ -126,9 +123,14 @@ int main(int argc, char** argv) {
   if (mode == "fused") return quire::bench::TimeFused(quire::bench::Gpu());
   if (mode == "blocks") return quire::bench::TimeBlocks(quire::bench::Gpu());
   if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
-  if (mode == "time") return quire::bench::Time(quire::bench::Gpu(), how == "all");
+  if (mode == "time") {
+    std::vector<int64_t> rows;
+    for (int i = how == "all" ? 3 : 2; i < argc; ++i) rows.push_back(std::atoll(argv[i]));
+    return quire::bench::Time(quire::bench::Gpu(), how == "all", rows);
+  }
   std::fprintf(stderr,
                "usage: bench_cuda_linear check [quick] | check-fused [quick] | record | blocks | "
-               "fused | time [all]\n");
+               "fused |\n"
+               "       time [all] [ROWS...]\n");
   return 2;
 }

@@ -1,6 +1,6 @@
 """CUDA linears beside cuBLAS (through PyTorch) on one GPU: a table of microseconds and ratios.
 
-  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all]
+  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all] [ROWS...]
 
 Both replay CUDA graphs over rotated weights; medians. Ours use programmatic dependent launch.
 """

@@ -157,7 +157,7 @@ int CheckLinears(const Gpu& gpu, bool quick) {
   const std::vector<int64_t> ns =
       quick ? std::vector<int64_t>{40} : std::vector<int64_t>{16, 40, 43, 4096};
   const std::vector<int64_t> ks =
-      quick ? std::vector<int64_t>{72} : std::vector<int64_t>{16, 72, 576, 4096};
+      quick ? std::vector<int64_t>{72, 512} : std::vector<int64_t>{16, 72, 576, 4096};
   for (int64_t n : ns) {
     for (int64_t k : ks) {
       std::vector<LinearSpec> specs = {Spec(n, k, DType::kBF16, DType::kF32, false, false),
@@ -166,7 +166,11 @@ int CheckLinears(const Gpu& gpu, bool quick) {
                                        Spec(n, k, DType::kF16, DType::kF16, false, true)};
       if (quick) specs.resize(2);
       for (const LinearSpec& spec : specs) {
-        linears.Add(spec, OrDie(CudaLinearConfigs(spec, gpu.limits())));
+        std::vector<CudaLinearConfig> configs = OrDie(CudaLinearConfigs(spec, gpu.limits()));
+        for (const CudaLinearConfig& config : OtherConfigs(spec, gpu.limits())) {
+          configs.push_back(config);
+        }
+        linears.Add(spec, configs);
       }
     }
   }

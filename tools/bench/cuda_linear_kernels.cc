@@ -8,6 +8,9 @@ std::string Name(const CudaLinearConfig& config) {
   if (config.body == CudaLinearConfig::kWarpgroup) {
     return absl::StrCat("warpgroup", config.tile_rows, "/", config.stages);
   }
+  if (config.body == CudaLinearConfig::kNarrow) {
+    return absl::StrCat("narrow", config.rows, "x", config.tile_rows, "/", config.stages);
+  }
   return absl::StrCat(config.body == CudaLinearConfig::kFew ? "few" : "tile", config.rows, "/",
                       config.groups, "/", config.stages);
 }
@@ -24,12 +27,36 @@ LinearSpec Spec(int64_t n, int64_t k, DType element, DType y, bool bias, bool re
   return spec;
 }
 
+std::vector<CudaLinearConfig> OtherConfigs(const LinearSpec& spec, const CudaLimits& limits) {
+  using Config = CudaLinearConfig;
+  std::vector<Config> configs = {Config{Config::kFew, 16, 2, 5}, Config{Config::kTile, 16, 1, 10},
+                                 Config{Config::kTile, 32, 1, 10}, Config{Config::kTile, 64, 2, 8}};
+  configs[0].tile_rows = 16;
+  if (limits.major == 9 && spec.k % 256 == 0) {
+    for (int tokens : {16, 32, 64}) {
+      for (int groups : {1, 2, 3, 4}) {
+        configs.push_back({Config::kNarrow, tokens, groups, 12, 64 * groups});
+      }
+    }
+    for (int groups : {1, 2}) configs.push_back({Config::kNarrow, 128, groups, 12, 64 * groups});
+  }
+  std::vector<Config> possible;
+  for (Config& config : configs) {
+    while (config.stages >= 3 &&
+           MakeCudaLinearKernel(spec, config).shared_bytes > limits.shared_bytes) {
+      --config.stages;
+    }
+    if (config.stages >= 3) possible.push_back(config);
+  }
+  return possible;
+}
+
 void Enqueue(const Gpu& gpu, const LinearSpec& spec, const Compiled& compiled,
              const Operands& operands, int64_t rows, const CudaLinearLaunch& launch,
              bool dependent) {
   const CudaLinearConfig& config = compiled.kernel.config;
   KernelArguments arguments;
-  if (config.body == CudaLinearConfig::kWarpgroup) {
+  if (CudaLinearTakesMaps(config.body)) {
     arguments.Add(gpu.Encode({{}, rows, spec.k, config.rows}, operands.x));
     arguments.Add(gpu.Encode({{}, spec.n, spec.k, config.tile_rows}, operands.weight));
   } else {

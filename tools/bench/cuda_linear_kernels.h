@@ -73,6 +73,9 @@ class Linears {
   std::vector<std::vector<Compiled>> kernels_;
 };
 
+// Other configurations than a plan's that the GPU can run.
+std::vector<CudaLinearConfig> OtherConfigs(const LinearSpec& spec, const CudaLimits& limits);
+
 struct Operands {
   CuDevicePtr x, weight, bias, residual, y, workspace;
 };

@@ -120,25 +120,28 @@ template <typename T, int kColumns>
 struct WarpgroupProduct;
 
 #define QUIRE_NUMBERS_4 "%0, %1, %2, %3"
-#define QUIRE_NUMBERS_32                                                                       \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define QUIRE_NUMBERS_64                                                                       \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
-  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
-  "%56, %57, %58, %59, %60, %61, %62, %63"
+#define QUIRE_NUMBERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define QUIRE_NUMBERS_16 QUIRE_NUMBERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define QUIRE_NUMBERS_32 \
+  QUIRE_NUMBERS_16       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define QUIRE_NUMBERS_64                                                                    \
+  QUIRE_NUMBERS_32                                                                          \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
+  "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define QUIRE_NUMBERS_96                                                                         \
   QUIRE_NUMBERS_64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define QUIRE_SUMS_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define QUIRE_SUMS_16(i) \
+#define QUIRE_SUMS_FROM(i) \
   QUIRE_SUMS_FOUR(i), QUIRE_SUMS_FOUR(i + 4), QUIRE_SUMS_FOUR(i + 8), QUIRE_SUMS_FOUR(i + 12)
 #define QUIRE_SUMS_4 QUIRE_SUMS_FOUR(0)
-#define QUIRE_SUMS_32 QUIRE_SUMS_16(0), QUIRE_SUMS_16(16)
-#define QUIRE_SUMS_64 QUIRE_SUMS_16(0), QUIRE_SUMS_16(16), QUIRE_SUMS_16(32), QUIRE_SUMS_16(48)
-#define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_16(64), QUIRE_SUMS_16(80)
+#define QUIRE_SUMS_8 QUIRE_SUMS_4, QUIRE_SUMS_FOUR(4)
+#define QUIRE_SUMS_16 QUIRE_SUMS_FROM(0)
+#define QUIRE_SUMS_32 QUIRE_SUMS_16, QUIRE_SUMS_FROM(16)
+#define QUIRE_SUMS_64 QUIRE_SUMS_32, QUIRE_SUMS_FROM(32), QUIRE_SUMS_FROM(48)
+#define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_FROM(64), QUIRE_SUMS_FROM(80)
 
 // `a` to `accumulate` are the operands after the sums.
 #define QUIRE_WARPGROUP_PRODUCT(element, type, columns, count, a_number, b_number, c_number) \
@@ -158,6 +161,10 @@ struct WarpgroupProduct;
           : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));                \
     }                                                                                        \
   };
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 16, 8, "8", "9", "10")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 16, 8, "8", "9", "10")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 16, "16", "17", "18")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 32, "32", "33", "34")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 32, "32", "33", "34")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 64, "64", "65", "66")

@@ -179,8 +179,8 @@ struct PartSums {
     SyncThreads(id, kThreads);
     if (*flag != kParts - 1) return false;
     if (thread == 0) *arrivals = 0;
-    // Four fragments at a time, so that sixteen loads are in flight.
-    constexpr int kBatch = 4;
+    // Four fragments at a time, where there are, so that sixteen loads are in flight.
+    constexpr int kBatch = kFragments < 4 ? kFragments : 4;
     static_assert(kFragments % kBatch == 0);
 #pragma unroll
     for (int begin = 0; begin < kFragments; begin += kBatch) {

@@ -5,17 +5,12 @@
 //            with it, which keeps them apart, so that one adds to its totals while the other
 //            multiplies.
 // Work:      in units (linear_units.cuh). Warpgroup 0 copies; 1 and 2 have 64 rows of x each.
-// Ring:      [128 + kTileRows rows] x 64 k a stage, one box of each operand.
-// Barriers:  full: the bytes of a stage are there. half: the first warpgroup has read it (chained).
-//            free: both have.
-// Dependent launch: the first stages of weights are asked for before the prior grid ends, x after.
+// Ring:      linear_ring.cuh; half: the first warpgroup has read a stage (chained).
 // Reduction: a part is summed in registers, then added to the unit's total. The parts of a tile
-// that
-//            is cut are left in the workspace, each warpgroup's own; the last of four adds them in
-//            order.
+//            that is cut are left in the workspace, each warpgroup's own; the last of four adds them
+//            in order.
 // Shared memory, in bytes:
-//   0              ring: [kStages][128 + kTileRows rows x 128], rows swizzled, those of x first
-//   kRingBytes     barriers: [3][kStages] of 8
+//   0              the ring and its barriers
 //   + kBarrierBytes  the arrival number of a part, for each warpgroup
 // Workspace: [kArrivalBytes] u32 a cut tile and warpgroup, zero before and after; then PartSums of
 //            each.
@@ -24,83 +19,21 @@
 #ifndef QUIRE_LINEAR_WARPGROUP_CUH_
 #define QUIRE_LINEAR_WARPGROUP_CUH_
 
-#include "hopper.cuh"
-#include "linear_units.cuh"
+#include "linear_ring.cuh"
 
 template <int kTileRows, int kStages, bool kChained>
 struct LinearWarpgroup {
   static constexpr int kTokens = 128;
   static constexpr int kConsumers = 2, kGroupTokens = kTokens / kConsumers;
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
-  using Units = LinearUnits<kTokens, kTileRows>;
-  using Cursor = typename Units::Cursor;
-  static_assert(kWholeStages, "boxes do not end with a part");
-
-  static constexpr int kXBytes = kTokens * kStageRowBytes;
-  static constexpr int kStageBytes = kXBytes + kTileRows * kStageRowBytes;
-  static constexpr int kRingBytes = kStages * kStageBytes;
-  static constexpr int kBarrierBytes = 3 * 8 * kStages;
+  using Ring = LinearRing<kTokens, kTileRows, kStages>;
+  using Units = typename Ring::Units;
+  using Turn = typename Ring::Turn;
+  static constexpr int kRingBytes = Ring::kRingBytes, kBarrierBytes = Ring::kBarrierBytes;
   static_assert(kSharedBytes >= kRingBytes + kBarrierBytes + 4 * kConsumers,
                 "the launch rule's bytes");
   static constexpr int kThreadSums = kTileRows / 2;
   using Merger = PartSums<kWarpgroupThreads, kThreadSums>;
-
-  // A stage of the ring and the parity of its phase.
-  struct Turn {
-    int stage = 0, parity = 0;
-
-    DEVICE void Next() {
-      if (++stage == kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
-    }
-  };
-
-  // Shared addresses.
-  struct Ring {
-    uint32_t begin;
-
-    DEVICE uint32_t x(int stage) const { return begin + stage * kStageBytes; }
-    DEVICE uint32_t weight(int stage) const { return x(stage) + kXBytes; }
-    DEVICE uint32_t full(int stage) const { return begin + kRingBytes + 8 * stage; }
-    DEVICE uint32_t half(int stage) const { return full(stage) + 8 * kStages; }
-    DEVICE uint32_t free(int stage) const { return full(stage) + 16 * kStages; }
-
-    DEVICE void Init() const {
-      constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
-      for (int i = 0; i < kStages; ++i) {
-        InitBarrier(full(i), 1);
-        InitBarrier(half(i), kWarps);
-        InitBarrier(free(i), kChained ? kWarps : kConsumers * kWarps);
-      }
-      FenceBarriers();
-    }
-  };
-
-  // One thread: keeps the ring full.
-  static DEVICE void Produce(const LinearOperands& operands, const TensorMap& x,
-                             const TensorMap& weight, const Ring& ring) {
-    WaitForWeight();
-    Cursor at;
-    at.Begin(operands);
-    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
-      ArriveExpecting(ring.full(i), kStageBytes);
-      CopyBox(ring.weight(i), weight, at.k, at.row_begin, ring.full(i));
-    }
-    AllowNextGrid();
-    WaitForPriorGrid();
-    at.Begin(operands);
-    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
-      CopyBox(ring.x(i), x, at.k, at.token_begin, ring.full(i));
-    }
-    for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
-      WaitForPhase(ring.free(turn.stage), turn.parity);
-      ArriveExpecting(ring.full(turn.stage), kStageBytes);
-      CopyBox(ring.weight(turn.stage), weight, at.k, at.row_begin, ring.full(turn.stage));
-      CopyBox(ring.x(turn.stage), x, at.k, at.token_begin, ring.full(turn.stage));
-    }
-  }
 
   // One part's sums of this warpgroup, added to its totals.
   static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
@@ -182,14 +115,15 @@ struct LinearWarpgroup {
     if (threadIdx.x == 0) {
       PrefetchMap(x);
       PrefetchMap(weight);
-      ring.Init();
+      constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
+      ring.Init(kWarps, kChained ? kWarps : kConsumers * kWarps);
     }
     SyncBlock();
     // 168 registers a thread at launch.
     const int warpgroup = threadIdx.x / kWarpgroupThreads;
     if (warpgroup == 0) {
       GiveRegisters<24>();
-      if (threadIdx.x == 0) Produce(operands, x, weight, ring);
+      if (threadIdx.x == 0) ring.Produce(operands, x, weight);
     } else {
       TakeRegisters<240>();
       Consume(operands, ring, warpgroup - 1, flag);

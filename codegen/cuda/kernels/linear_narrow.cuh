@@ -1,0 +1,143 @@
+// A linear over up to 64 rows for sm_90a, by products of warpgroups whose 64 rows are the weight's:
+// the rows of x are their columns.
+//
+// Template:  kTokens rows of x, 16, 32 or 64; kConsumers warpgroups of 64 rows of the weight each;
+//            kStages stages.
+// Work:      in units (linear_units.cuh). Where tiles are as high as lets every block have one, no
+//            tile is cut, and the blocks without one are not missed: memory is busy all the same.
+// Ring:      linear_ring.cuh. Warpgroup 0 copies; the others multiply.
+// Reduction: a part is summed in registers, then added to the unit's total. The parts of a tile
+//            that is cut are left in the workspace, each warpgroup's own; the last of four adds them
+//            in order.
+// Store:     a warp turns 16 x 16 of its totals at a time in shared memory.
+// Shared memory, in bytes:
+//   0              the ring and its barriers
+//   kTurnsAt       [4 kConsumers warps][16 rows of x][20] f32
+//   kFlagsAt       the arrival number of a part, for each warpgroup
+// Workspace: as of linear_warpgroup.cuh.
+#ifndef QUIRE_LINEAR_NARROW_CUH_
+#define QUIRE_LINEAR_NARROW_CUH_
+
+#include "linear_ring.cuh"
+
+template <int kTokens, int kConsumers, int kStages>
+struct LinearNarrow {
+  static_assert(kTokens % 16 == 0 && kStages >= 2);
+  static constexpr int kGroupRows = 64, kTileRows = kConsumers * kGroupRows;
+  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
+  static constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
+  using Ring = LinearRing<kTokens, kTileRows, kStages>;
+  using Units = typename Ring::Units;
+  using Turn = typename Ring::Turn;
+  static constexpr int kThreadSums = kTokens / 2;
+  using Merger = PartSums<kWarpgroupThreads, kThreadSums>;
+
+  static constexpr int kTurnStride = 20, kTurnFloats = 16 * kTurnStride;
+  static constexpr int kTurnsAt = (Ring::kRingBytes + Ring::kBarrierBytes + 15) / 16 * 16;
+  static constexpr int kFlagsAt = kTurnsAt + kConsumers * kWarps * kTurnFloats * 4;
+  static_assert(kSharedBytes >= kFlagsAt + 4 * kConsumers, "the launch rule's bytes");
+
+  // One part's sums of this warpgroup, added to its totals.
+  static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
+                             float (&total)[kThreadSums]) {
+    if (stages == 0) return;
+    const auto release = [&](int stage) {
+      if (threadIdx.x % kWarpThreads == 0) Arrive(ring.free(stage));
+    };
+    float sum[kThreadSums];
+    int before = 0;
+    for (int i = 0; i < stages; ++i) {
+      WaitForPhase(ring.full(turn.stage), turn.parity);
+      const Operand a =
+          OperandAt(ring.weight(turn.stage) + consumer * kGroupRows * kStageRowBytes);
+      const Operand b = OperandAt(ring.x(turn.stage));
+      BeginProducts();
+#pragma unroll
+      for (int step = 0; step < kStageK / kStepK; ++step) {
+        WarpgroupProduct<Element, kTokens>::Run(sum, a + 2 * step, b + 2 * step, step > 0 || i > 0);
+      }
+      CommitProducts();
+      WaitForProducts<1>();
+      if (i > 0) release(before);
+      before = turn.stage;
+      turn.Next();
+    }
+    WaitForProducts<0>();
+    HoldProducts(sum);
+    release(before);
+#pragma unroll
+    for (int i = 0; i < kThreadSums; ++i) total[i] = Add(total[i], sum[i]);
+  }
+
+  // `turned` is the warp's own.
+  static DEVICE void Store(const LinearOperands& operands, const typename Units::Place& at,
+                           int consumer, float* turned, const float (&total)[kThreadSums]) {
+    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+    const int lane = threadIdx.x % kWarpThreads;
+    const int n = at.row_begin + consumer * kGroupRows + warp * 16 + lane % 2 * 8;
+#pragma unroll
+    for (int begin = 0; begin < kTokens; begin += 16) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = lane / 4 + i / 2 % 2 * 8;
+        turned[token * kTurnStride + row] = total[begin / 2 + i];
+      }
+      SyncWarp();
+      float values[4][2];
+      const float* of_token = turned + lane / 2 * kTurnStride + lane % 2 * 8;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) values[e / 2][e % 2] = of_token[e];
+      StoreEight(operands, at.token_begin + begin + lane / 2, n, values);
+      SyncWarp();
+    }
+  }
+
+  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
+    WaitForPriorGrid();
+    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+    auto* turned = reinterpret_cast<float*>(SharedMemory() + kTurnsAt) +
+                   (consumer * kWarps + warp) * kTurnFloats;
+    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt) + consumer;
+    Turn turn;
+    const int unit_count = Units::Count(operands);
+    for (int number = blockIdx.x; number < unit_count; number += gridDim.x) {
+      const typename Units::Unit unit(operands, number);
+      float total[kThreadSums];
+#pragma unroll
+      for (int i = 0; i < kThreadSums; ++i) total[i] = 0;
+      for (int part = unit.first_part(); part < unit.end_part(); ++part) {
+        AddPart(ring, consumer, PartStages(operands.k, part), turn, total);
+      }
+      if (unit.whole() || Merger::Merge(operands, unit.cut_tile() * kConsumers + consumer,
+                                        unit.first_part(), 1 + consumer, flag, total)) {
+        Store(operands, typename Units::Place(operands, unit.tile()), consumer, turned, total);
+      }
+    }
+  }
+
+  static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
+                         const TensorMap& weight) {
+    const Ring ring{SharedAddress(SharedMemory())};
+    if (threadIdx.x == 0) {
+      PrefetchMap(x);
+      PrefetchMap(weight);
+      ring.Init(1, kConsumers * kWarps);
+    }
+    SyncBlock();
+    const int warpgroup = threadIdx.x / kWarpgroupThreads;
+    if constexpr (kConsumers == 4) {  // 96 registers a thread at launch
+      if (warpgroup == 0) {
+        GiveRegisters<24>();
+      } else {
+        TakeRegisters<112>();
+      }
+    }
+    if (warpgroup > 0) {
+      Consume(operands, ring, warpgroup - 1);
+    } else if (threadIdx.x == 0) {
+      ring.Produce(operands, x, weight);
+    }
+  }
+};
+
+#endif  // QUIRE_LINEAR_NARROW_CUH_

@@ -1,0 +1,80 @@
+// The ring of bodies that multiply by warpgroups (sm_90a): stages of kTokens rows of x and kTileRows
+// rows of the weight by 64 k, one box of each operand, filled by one thread.
+//
+// Barriers: full: the bytes of a stage are there. free: all have read it. half: some have, where a
+//           body uses it.
+// Dependent launch: the first stages of weights are asked for before the prior grid ends, x after.
+// Shared memory, in bytes from `begin`, a multiple of 1024:
+//   0              [kStages][kTokens + kTileRows rows x 128], rows swizzled, those of x first
+//   kRingBytes     barriers: [3][kStages] of 8
+#ifndef QUIRE_LINEAR_RING_CUH_
+#define QUIRE_LINEAR_RING_CUH_
+
+#include "hopper.cuh"
+#include "linear_units.cuh"
+
+template <int kTokens, int kTileRows, int kStages>
+struct LinearRing {
+  static_assert(kWholeStages, "boxes do not end with a part");
+  using Units = LinearUnits<kTokens, kTileRows>;
+  using Cursor = typename Units::Cursor;
+  static constexpr int kXBytes = kTokens * kStageRowBytes;
+  static constexpr int kStageBytes = kXBytes + kTileRows * kStageRowBytes;
+  static constexpr int kRingBytes = kStages * kStageBytes;
+  static constexpr int kBarrierBytes = 3 * 8 * kStages;
+
+  uint32_t begin;  // shared address
+
+  DEVICE uint32_t x(int stage) const { return begin + stage * kStageBytes; }
+  DEVICE uint32_t weight(int stage) const { return x(stage) + kXBytes; }
+  DEVICE uint32_t full(int stage) const { return begin + kRingBytes + 8 * stage; }
+  DEVICE uint32_t half(int stage) const { return full(stage) + 8 * kStages; }
+  DEVICE uint32_t free(int stage) const { return full(stage) + 16 * kStages; }
+
+  DEVICE void Init(int half_arrivals, int free_arrivals) const {
+    for (int i = 0; i < kStages; ++i) {
+      InitBarrier(full(i), 1);
+      InitBarrier(half(i), half_arrivals);
+      InitBarrier(free(i), free_arrivals);
+    }
+    FenceBarriers();
+  }
+
+  // A stage and the parity of its phase.
+  struct Turn {
+    int stage = 0, parity = 0;
+
+    DEVICE void Next() {
+      if (++stage == kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  };
+
+  // One thread: keeps the ring full.
+  DEVICE void Produce(const LinearOperands& operands, const TensorMap& x_map,
+                      const TensorMap& weight_map) const {
+    WaitForWeight();
+    Cursor at;
+    at.Begin(operands);
+    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
+      ArriveExpecting(full(i), kStageBytes);
+      CopyBox(weight(i), weight_map, at.k, at.row_begin, full(i));
+    }
+    AllowNextGrid();
+    WaitForPriorGrid();
+    at.Begin(operands);
+    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
+      CopyBox(x(i), x_map, at.k, at.token_begin, full(i));
+    }
+    for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
+      WaitForPhase(free(turn.stage), turn.parity);
+      ArriveExpecting(full(turn.stage), kStageBytes);
+      CopyBox(weight(turn.stage), weight_map, at.k, at.row_begin, full(turn.stage));
+      CopyBox(x(turn.stage), x_map, at.k, at.token_begin, full(turn.stage));
+    }
+  }
+};
+
+#endif  // QUIRE_LINEAR_RING_CUH_

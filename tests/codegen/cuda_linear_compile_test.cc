@@ -1,0 +1,120 @@
+// Linear kernels as NVRTC compiles them.
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/source.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/codegen/cuda_linear_specs.h"
+
+namespace quire {
+namespace {
+
+using testing::Device;
+using testing::FusedSpec;
+using ::testing::HasSubstr;
+using testing::kDevices;
+using testing::Kernels;
+using ::testing::Not;
+using testing::Spec;
+
+void ExpectNoSpills(const Nvrtc& nvrtc, const CudaEntry& entry, const char* architecture) {
+  const absl::StatusOr<CudaBinary> binary =
+      nvrtc.Compile(entry.entry + ".cu", entry.source, architecture, CudaKernelHeaders());
+  ASSERT_TRUE(binary.ok()) << binary.status();
+  const std::vector<KernelResources> resources = ParseResources(binary->log);
+  ASSERT_EQ(resources.size(), 1u);
+  EXPECT_EQ(resources[0].name, entry.entry);
+  EXPECT_GT(resources[0].registers, 0);
+  EXPECT_EQ(resources[0].stack_bytes, 0) << entry.source << architecture;
+  EXPECT_EQ(resources[0].spill_store_bytes, 0) << entry.source << architecture;
+  EXPECT_LE(resources[0].registers * entry.block_threads, 65536);
+  // A warpgroup's products run one after another.
+  EXPECT_THAT(binary->log, Not(HasSubstr("C75"))) << entry.source;
+}
+
+TEST(CudaLinearCompileTest, EveryConfigurationCompilesWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  std::vector<LinearSpec> specs = {Spec(4096, 14336), Spec(960, 576, DType::kF16), Spec(43, 208)};
+  specs[0].residual = true;
+  specs[1].bias = true;
+  specs[1].y = DType::kF32;
+  specs[2].bias = specs[2].residual = true;
+  for (const LinearSpec& spec : specs) {
+    for (const Device& device : kDevices) {
+      const auto kernel = MakeCudaKernel(spec, device.limits);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      for (const CudaEntry& entry : (*kernel)->entries()) {
+        ExpectNoSpills(**nvrtc, entry, device.architecture);
+      }
+    }
+  }
+}
+
+TEST(CudaLinearCompileTest, NormsAndActivationsCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  std::vector<LinearSpec> specs(3, FusedSpec());
+  specs[1] = Spec(43, 2120, DType::kF16);
+  specs[1].norm = {NormSpec::Kind::kLayer, 0.5, 0, DType::kF32, DType::kBF16};
+  specs[1].act = LinearAct::kGelu;
+  specs[2].weight = DType::kQ4_0;
+  for (const LinearSpec& spec : specs) {
+    for (const Device& device : kDevices) {
+      for (const CudaLinearKernel& kernel : Kernels(spec, device.limits)) {
+        if (!kernel.config.norm && !kernel.config.act) continue;
+        ExpectNoSpills(**nvrtc, {kernel.entry, kernel.source, kernel.block_threads},
+                       device.architecture);
+      }
+    }
+  }
+}
+
+TEST(CudaLinearCompileTest, BlockQuantisedWeightsCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  size_t number = 0;
+  for (const DTypeInfo& info : AllDTypes()) {
+    if (!IsBlockType(info.dtype)) continue;
+    // Each on one architecture; tiles of 8 rows, and of 16.
+    const Device& device = kDevices[number++ % std::size(kDevices)];
+    for (int64_t n : {4096, 22016}) {
+      LinearSpec spec = Spec(n, 2816);
+      spec.weight = info.dtype;
+      const auto kernel = MakeCudaKernel(spec, device.limits);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      for (const CudaEntry& entry : (*kernel)->entries()) {
+        if (!absl::StrContains(entry.source, "FoursOf")) continue;
+        ExpectNoSpills(**nvrtc, entry, device.architecture);
+      }
+    }
+  }
+}
+
+TEST(CudaLinearCompileTest, AWrongShareOfSharedMemoryDoesNotCompile) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  for (const CudaLinearKernel& kernel : Kernels(Spec(4096, 4096))) {
+    const std::string bytes = absl::StrCat("kSharedBytes = ", kernel.shared_bytes);
+    std::string source = kernel.source;
+    source.replace(source.find(bytes), bytes.size(),
+                   absl::StrCat("kSharedBytes = ", kernel.shared_bytes - 1));
+    const absl::StatusOr<CudaBinary> binary =
+        (*nvrtc)->Compile("short.cu", source, "sm_90a", CudaKernelHeaders());
+    ASSERT_FALSE(binary.ok());
+    EXPECT_THAT(std::string(binary.status().message()), HasSubstr("the launch rule's bytes"));
+  }
+}
+
+}  // namespace
+}  // namespace quire
