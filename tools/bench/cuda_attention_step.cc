@@ -41,7 +41,6 @@ AttentionStep::AttentionStep(const Gpu& gpu, const LoadedAttention& attention, i
                              int64_t max_sequences, int64_t max_pages)
     : gpu_(gpu),
       attention_(attention),
-      max_rows_(max_rows),
       preparation_(attention.kernel->Prepare(max_rows, max_sequences, max_pages)),
       launches_(attention.kernel->Launches(max_rows)) {
   const AttentionSpec& spec = attention.spec;

@@ -52,7 +52,6 @@ class AttentionStep {
 
   const Gpu& gpu_;
   const LoadedAttention& attention_;
-  const int64_t max_rows_;
   CudaKernel::Preparation preparation_;
   CudaLaunches launches_;
   CuDevicePtr header_ = 0, sequences_ = 0, pages_ = 0, plan_ = 0;
