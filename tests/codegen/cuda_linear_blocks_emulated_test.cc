@@ -22,7 +22,7 @@ namespace quire::emulated {
   constexpr int kN = rows, kK = columns, kGrain = grain;        \
   constexpr bool kHasBias = false, kHasResidual = false;        \
   constexpr bool kWeightIsWritten = false;                      \
-  constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;   \
+  constexpr int kSharedBytes = 1 << 20;                         \
   QUIRE_DERIVED                                                 \
   QUIRE_NO_ACT                                                  \
   }

@@ -13,7 +13,7 @@
 // Constants of a linear that follow from others: kN, kK, kGrain.
 #define QUIRE_DERIVED                                              \
   constexpr bool kWholeStages = kGrain % 64 == 0 || kK % 256 == 0; \
-  constexpr bool kStoresEights = kN % 8 == 0;
+  [[maybe_unused]] constexpr bool kStoresEights = kN % 8 == 0;
 
 // Constants of a linear without an activation.
 #define QUIRE_NO_ACT                              \

@@ -15,14 +15,14 @@ namespace quire::emulated {
 #include <math.cuh>
 #include <norm.cuh>
 
-#define QUIRE_FUSED(n, k, grain, element, output, bias)       \
-  using Element = element;                                    \
-  using Output = output;                                      \
-  constexpr int kN = n, kK = k, kGrain = grain;               \
-  constexpr bool kHasBias = bias, kHasResidual = false;       \
-  constexpr bool kWeightIsWritten = false;                    \
-  constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024; \
-  QUIRE_DERIVED                                               \
+#define QUIRE_FUSED(n, k, grain, element, output, bias) \
+  using Element = element;                              \
+  using Output = output;                                \
+  constexpr int kN = n, kK = k, kGrain = grain;         \
+  constexpr bool kHasBias = bias, kHasResidual = false; \
+  constexpr bool kWeightIsWritten = false;              \
+  constexpr int kSharedBytes = 1 << 20;                 \
+  QUIRE_DERIVED                                         \
   constexpr float kNormPerElement = static_cast<float>(1.0 / k);
 #define QUIRE_ACT(gated, text)                   \
   constexpr bool kHasAct = true, kGated = gated; \
