@@ -122,6 +122,10 @@ INSTANTIATE_TEST_SUITE_P(
              "UNIMPLEMENTED: use_bidirectional_attention=true is not supported"},
         Case{"gpt2", R"({"add_cross_attention": true})", "add_cross_attention=true"},
         Case{"gpt_bigcode_mqa", R"({"num_key_value_heads": 4})", "contradicts multi_query"},
+        Case{"bart", R"({"decoder_attention_heads": 2})",
+             "UNIMPLEMENTED: decoder_attention_heads=2 differs from encoder_attention_heads=4"},
+        Case{"bart", R"({"normalize_before": true})",
+             "UNIMPLEMENTED: normalize_before=true is not supported"},
         Case{"bloom", R"({"n_embed": 64})", "n_embed=64 differs from hidden_size=48"},
         Case{"bloom", R"({"n_inner": 64})", "UNIMPLEMENTED: n_inner=64 is not supported"}));
 

@@ -1,4 +1,4 @@
-/* The C ABI used from C99: c_api_test STORY_PLAN. Ends with a status that is not zero on the first
+/* The C ABI used from C99: c_api_test STORY_PLAN DATES_PLAN. Ends with a status that is not zero on the first
  * expectation that does not hold. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,8 +126,77 @@ static void TestEngine(const quire_model* model) {
   quire_engine_destroy(engine);
 }
 
+/* An encoder-decoder: sources, and beams with their scores. */
+static void TestEncoder(const char* plan) {
+  quire_model* model = NULL;
+  EXPECT(quire_model_open(plan, NULL, &model) == QUIRE_OK);
+  quire_model_info info;
+  info.struct_bytes = sizeof(info);
+  EXPECT(quire_model_get_info(model, &info) == QUIRE_OK);
+  EXPECT(info.has_encoder == 1 && info.max_source == 128);
+  quire_engine_options options;
+  quire_engine_options_init(&options);
+  options.encoder_pages = 2;
+  quire_engine* engine = NULL;
+  EXPECT(quire_engine_create(model, &options, &engine) == QUIRE_OK);
+
+  quire_request request;
+  quire_request_init(model, &request);
+  EXPECT(request.beams == 1 && request.forced_bos >= 0);
+  EXPECT(quire_engine_submit(engine, &request, NULL) == QUIRE_INVALID_ARGUMENT);
+  EXPECT(strstr(quire_last_error(), "source") != NULL);
+  request.source = "3/3/84";
+  request.source_bytes = strlen(request.source);
+  uint64_t id = 0;
+  char text[256];
+  EXPECT(quire_engine_submit(engine, &request, &id) == QUIRE_OK);
+  RunToText(engine, id, text, sizeof(text));
+  EXPECT(strcmp(text, "1984-03-03") == 0);
+
+  /* The same as ids; each beam ends with its score, the best first. */
+  int32_t ids[64];
+  size_t count = 0;
+  EXPECT(quire_model_encode(model, request.source, request.source_bytes, 1, ids, 64, &count) ==
+         QUIRE_OK);
+  request.source = NULL;
+  request.source_bytes = 0;
+  request.source_ids = ids;
+  request.source_id_count = count;
+  request.beams = 4;
+  request.samples = 2;
+  request.length_penalty = 0.5f;
+  request.beam_stop = QUIRE_BEAM_STOP_NEVER;
+  EXPECT(quire_engine_submit(engine, &request, &id) == QUIRE_OK);
+  float scores[2] = {0, 0};
+  size_t ended = 0;
+  for (;;) {
+    const quire_event event = NextEvent(engine);
+    if (event.request == 0) break;
+    EXPECT(event.request == id && event.sample >= 0 && event.sample < 2);
+    if (event.finish == QUIRE_FINISH_NONE) continue;
+    scores[event.sample] = event.score;
+    ++ended;
+  }
+  EXPECT(ended == 2 && scores[0] >= scores[1] && scores[1] < 0);
+  request.beam_stop = 7;
+  EXPECT(quire_engine_submit(engine, &request, &id) == QUIRE_INVALID_ARGUMENT);
+  quire_engine_destroy(engine);
+
+  /* More than the encoder's pages hold. */
+  options.encoder_pages = 1;
+  EXPECT(quire_engine_create(model, &options, &engine) == QUIRE_OK);
+  int32_t many[100];
+  for (size_t i = 0; i < 100; ++i) many[i] = ids[0];
+  quire_request_init(model, &request);
+  request.source_ids = many;
+  request.source_id_count = 100;
+  EXPECT(quire_engine_submit(engine, &request, &id) == QUIRE_RESOURCE_EXHAUSTED);
+  quire_engine_destroy(engine);
+  quire_model_close(model);
+}
+
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 3) return 2;
   EXPECT(quire_abi_version() == QUIRE_ABI_VERSION);
   EXPECT(strcmp(quire_last_error(), "") == 0);
   TestErrors();
@@ -143,5 +212,6 @@ int main(int argc, char** argv) {
   TestTokenizer(model);
   TestEngine(model);
   quire_model_close(model);
+  TestEncoder(argv[2]);
   return 0;
 }
