@@ -106,7 +106,7 @@ struct AttentionSpec {
   // 0: none. Needs causal.
   int64_t tree_words = 0;
   // The op relative_bias with a table of so many rows, which a device unrolls into biases by
-  // distance when it loads the table. 0: none.
+  // distance when it loads the table (codegen/relative_bias.h). 0: none.
   int64_t buckets = 0, max_distance = 0;
   bool both_directions = false;
 };

@@ -15,6 +15,12 @@
 namespace quire {
 namespace {
 
+// A tensor of rows of an encoder's input.
+bool IsStates(const Op& arg) {
+  return arg.name == "states" && arg.type.dtype == DType::kF32 && arg.type.rank() == 2 &&
+         HasRows(arg.type, 'S') && !arg.type.extents[1].is_letter();
+}
+
 // Whether the arguments are ids and pos, and those of an encoder's input, if any, behind them.
 bool HasKnownArguments(const Func& step) {
   struct Known {
@@ -23,8 +29,9 @@ bool HasKnownArguments(const Func& step) {
   };
   constexpr Known kKnown[] = {{"ids", 'T'}, {"pos", 'T'}, {"source", 'S'}, {"source_pos", 'S'}};
   const size_t count = step.args().size();
-  if (count != 2 && count != 4) return false;
-  for (size_t i = 0; i < count; ++i) {
+  const bool has_states = count == 3 && IsStates(*step.args()[2]);
+  if (count != 2 && count != 4 && !has_states) return false;
+  for (size_t i = 0; i < (has_states ? 2 : count); ++i) {
     const Op& arg = *step.args()[i];
     const Type wanted{DType::kI32, {Extent::Letter(kKnown[i].letter)}};
     if (arg.name != kKnown[i].name || arg.type != wanted) return false;
@@ -39,7 +46,8 @@ absl::Status CheckSignature(const Module& module) {
   if (!is_step) {
     return WithLine(absl::InvalidArgumentError("the module is not a model's definition"), "allowed",
                     "one function @step(%ids: i32[T], %pos: i32[T]) that returns logits f32[T,V]; "
-                    "with an encoder also %source: i32[S], %source_pos: i32[S]");
+                    "with an encoder also %source: i32[S], %source_pos: i32[S], or %states: "
+                    "f32[S,E]");
   }
   const Op* logits = module.funcs[0]->returns()[0];
   if (logits->type.rank() == 2 && HasRows(logits->type, 'T') && logits->type.dtype == DType::kF32 &&

@@ -32,8 +32,8 @@ struct CompiledTarget {
 
 // `raised` has one function, @step(%ids: i32[T], %pos: i32[T]) -> logits f32[T,V], by these names:
 // devices bind a program's arguments by name. An encoder-decoder's has %source: i32[S] and
-// %source_pos: i32[S] too, and becomes programs step and encode. `tensors` is what Plan.tensors
-// will hold.
+// %source_pos: i32[S] too, or %states: f32[S,E], and becomes programs step and encode. `tensors` is
+// what Plan.tensors will hold.
 absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target& target,
                                              const CompileOptions& options,
                                              const TensorTable& tensors);

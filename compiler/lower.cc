@@ -25,11 +25,12 @@ namespace {
 // i32, for arguments) or has another letter than T or R on axis 0 alone.
 absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op, DType stored) {
   const Type& type = op.type;
-  const bool is_argument = op.Is(OpKind::kArg);
-  if (type.dtype != (is_argument ? DType::kI32 : DType::kF32)) {
+  const bool is_index = op.Is(OpKind::kArg) && type.dtype == DType::kI32;
+  if (type.dtype != DType::kF32 && !is_index) {
     return absl::UnimplementedError(Describe(
-        op, absl::StrCat(type.ToString(), is_argument ? " as argument; arguments are i32"
-                                                      : " between kernels; these values are f32")));
+        op, absl::StrCat(type.ToString(), op.Is(OpKind::kArg)
+                                              ? " as argument; arguments are i32 or f32"
+                                              : " between kernels; these values are f32")));
   }
   const bool by_t = HasRows(type, 'T');
   if (!by_t && !HasRows(type, 'R')) {
@@ -85,7 +86,7 @@ class Lowering {
     program_->ir = Print(func_);
     for (size_t i = 0; i < func_.args().size(); ++i) {
       const Op* arg = func_.args()[i].get();
-      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*arg, arg->type.dtype));
+      QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*arg, types_.Of(arg)));
       program_->arguments.push_back(std::move(value));
       places_[arg] = plan::Operand(plan::OperandKind::Argument, static_cast<uint32_t>(i));
     }

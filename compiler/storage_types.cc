@@ -29,7 +29,8 @@ StorageTypes::StorageTypes(const Func& func, const Target& target)
 }
 
 DType StorageTypes::Of(const Op* value) const {
-  if (value->Is(OpKind::kArg)) return value->type.dtype;
+  // A tensor as argument is brought to what kernels read, as values between them are.
+  if (value->Is(OpKind::kArg)) return value->type.dtype == DType::kI32 ? DType::kI32 : activation_;
   return results_.contains(value) ? DType::kF32 : activation_;
 }
 

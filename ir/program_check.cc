@@ -153,10 +153,14 @@ absl::Status CheckArguments(const plan::ProgramT& program) {
     const bool is_step = program.name == "step";
     if (!is_step && program.name != "encode") continue;
     const std::string text = absl::StrCat(program.arguments[i]->name, " ", type->ToString());
+    const bool is_states = !is_step && program.arguments[i]->name == "states" &&
+                           IsFloat(type->dtype) && type->rank() == 2 &&
+                           type->extents[0] == Extent::Letter('T') && !type->extents[1].is_letter();
+    if (is_states) continue;
     if (text != "ids i32[T]" && text != "pos i32[T]" && !(is_step && text == "rows i32[R]")) {
       return PlanError("arguments", i,
                        absl::StrCat(text, " is not one of ids i32[T], pos i32[T]",
-                                    is_step ? ", rows i32[R]" : ""));
+                                    is_step ? ", rows i32[R]" : ", states of floats [T,E]"));
     }
   }
   return absl::OkStatus();

@@ -55,8 +55,11 @@ struct ActivationConfig {
 };
 
 struct LayerConfig {
-  int64_t window = 0;          // keys that a query sees, itself included; 0: all before it
-  int rope = -1;               // into DecoderConfig::ropes; -1: none
+  int64_t window = 0;  // keys that a query sees, itself included; 0: all before it
+  int rope = -1;       // into DecoderConfig::ropes; -1: none
+  // Keys and values are those of the given states instead of the text, with a norm of each head of
+  // q and k; attention and MLP each pass a gate, which is shut where a row sees no state.
+  bool over_states = false;
   double attention_scale = 1;  // of q . k
 };
 
@@ -64,6 +67,8 @@ struct DecoderConfig {
   Dimension vocab, width, ffn, layers, heads, kv_heads, head_dim;
   // The longest sequence the model was made for; 0 where the configuration sets no limit.
   Dimension max_positions;
+  Dimension states_width;   // of the given states; 0: there are none
+  int64_t more_tokens = 0;  // rows of the embedding behind those of the vocabulary
 
   // Token embedding, then scale, then learned positions, then norm.
   double embed_scale = 1;

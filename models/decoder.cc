@@ -23,7 +23,12 @@ class DecoderBuilder {
   absl::Status Build() {
     ids_ = func_.AddArg("ids", Type{DType::kI32, {Extent::Letter('T')}});
     pos_ = func_.AddArg("pos", Type{DType::kI32, {Extent::Letter('T')}});
+    if (config_.states_width > 0) {
+      states_ = func_.AddArg("states",
+                             Type{DType::kF32, {Extent::Letter('S'), config_.states_width.value}});
+    }
     Op* x = Embedding();
+    if (states_ != nullptr) sees_ = SeesStates(x);
     for (int64_t layer = 0; layer < config_.layers; ++layer) {
       x = Layer(layer, x);
       // A checkpoint that lacks a tensor of one layer tends to lack them all.
@@ -55,8 +60,41 @@ class DecoderBuilder {
   Op* EmbedTable() {
     return weights_.Get(b_, "embed.w",
                         {.role = TensorRole::kEmbed,
-                         .extents = {config_.vocab, config_.width},
+                         .extents = {config_.vocab + config_.more_tokens, config_.width},
                          .from = {&config_.vocab, &config_.width}});
+  }
+
+  // [T,1]: 1 in rows that see a state, and 0 where there are none. An attention over ones is
+  // that.
+  Op* SeesStates(Op* x) {
+    constexpr int64_t kWidth = 8;
+    b_.set_scope("states");
+    const auto zeros = [&](absl::string_view name, Op* rows) {
+      Op* some = b_.Named(absl::StrCat(name, ".some")).Slice(rows, 1, 0, kWidth);
+      some = b_.Named(absl::StrCat(name, ".zeros")).Scale(some, 0);
+      return b_.Named(name).Reshape(some, {RowsOf(rows), 1, kWidth});
+    };
+    Op* q = zeros("sees.q", x);
+    Op* k = zeros("sees.k", states_);
+    Op* half = b_.Named("sees.half").Unary(OpKind::kSigmoid, k);
+    Op* v = b_.Named("sees.v").Scale(half, 2);
+    Op* sees = Attend(b_, "sees.", q, k, v, {.head_dim = kWidth, .causal = false});
+    return b_.Named("sees").Slice(sees, 1, 0, 1);
+  }
+
+  // tanh(gate * sees) * x
+  Op* Gated(TensorRole role, int64_t layer, absl::string_view name, Op* x) {
+    Op* w = weights_.Get(b_, absl::StrCat(prefix_, name, ".w"),
+                         {.role = role, .layer = layer, .part = "", .extents = {1}});
+    const auto named = [&](absl::string_view word) -> Builder& {
+      return Named(absl::StrCat(name, ".", word));
+    };
+    Op* gate = named("seen").Mul(sees_, w);
+    gate = named("open").Unary(OpKind::kTanh, gate);
+    gate = named("one").Reshape(gate, {RowsOf(x), 1, 1});
+    gate = named("wide").ExpandHeads(gate, config_.width);
+    gate = named("row").Reshape(gate, {RowsOf(x), config_.width.value});
+    return Named(name).Mul(x, gate);
   }
 
   Op* Layer(int64_t layer, Op* x) {
@@ -66,13 +104,16 @@ class DecoderBuilder {
     };
     b_.set_scope(absl::StrCat("layers.", layer, ".self_attn"));
     Op* h = Norm(TensorRole::kAttnNorm, layer, "attn_norm", x);
-    Op* a = Attention(layer, h);
+    const bool over_states = config_.layer[static_cast<size_t>(layer)].over_states;
+    Op* a = over_states ? StatesAttention(layer, h) : Attention(layer, h);
+    if (over_states) a = Gated(TensorRole::kCrossAttnGate, layer, "attn_gate", a);
     if (config_.post_norms) a = Norm(TensorRole::kPostAttnNorm, layer, "attn_post_norm", a);
     x = Named("x").Add(residual(x, h), a);
 
     b_.set_scope(absl::StrCat("layers.", layer, ".mlp"));
     h = Norm(TensorRole::kMlpNorm, layer, "mlp_norm", x);
     Op* m = Mlp(layer, h);
+    if (over_states) m = Gated(TensorRole::kCrossMlpGate, layer, "mlp_gate", m);
     if (config_.post_norms) m = Norm(TensorRole::kPostMlpNorm, layer, "mlp_post_norm", m);
     x = Named("y").Add(residual(x, h), m);
     prefix_.clear();
@@ -111,6 +152,30 @@ class DecoderBuilder {
                     .window = settings.window});
     return Linear(TensorRole::kAttnOut, layer, "o", a, config_.width,
                   config_.heads * config_.head_dim, config_.out_bias,
+                  {&config_.width, &config_.heads, &config_.head_dim});
+  }
+
+  Op* StatesAttention(int64_t layer, Op* h) {
+    const auto heads = [&](TensorRole role, absl::string_view name, Op* rows,
+                           const Dimension& count, const Dimension& width) {
+      Op* projected = Linear(role, layer, name, rows, count * config_.head_dim, width, false,
+                             {&count, &config_.head_dim, &width});
+      return Named(absl::StrCat(name, "h"))
+          .Reshape(projected, {RowsOf(rows), count.value, config_.head_dim.value});
+    };
+    Op* q = heads(TensorRole::kCrossQ, "q", h, config_.heads, config_.width);
+    Op* k = heads(TensorRole::kCrossK, "k", states_, config_.kv_heads, config_.states_width);
+    Op* v = heads(TensorRole::kCrossV, "v", states_, config_.kv_heads, config_.states_width);
+    q = Norm(TensorRole::kCrossQNorm, layer, "q_norm", q, &config_.head_dim);
+    k = Norm(TensorRole::kCrossKNorm, layer, "k_norm", k, &config_.head_dim);
+    Op* a = Attend(b_, prefix_, q, k, v,
+                   {.heads = config_.heads,
+                    .kv_heads = config_.kv_heads,
+                    .head_dim = config_.head_dim,
+                    .scale = config_.layer[static_cast<size_t>(layer)].attention_scale,
+                    .causal = false});
+    return Linear(TensorRole::kCrossOut, layer, "o", a, config_.width,
+                  config_.heads * config_.head_dim, false,
                   {&config_.width, &config_.heads, &config_.head_dim});
   }
 
@@ -238,6 +303,8 @@ class DecoderBuilder {
   std::string prefix_;  // "l7." within a layer
   Op* ids_ = nullptr;
   Op* pos_ = nullptr;
+  Op* states_ = nullptr;  // null where there are none; [S,E]
+  Op* sees_ = nullptr;    // which rows see some of them
 };
 
 }  // namespace

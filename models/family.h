@@ -36,12 +36,16 @@ enum class TensorRole {
   kCrossK,
   kCrossV,
   kCrossOut,
+  kCrossQNorm,
+  kCrossKNorm,
+  kCrossAttnGate,  // one number, as is the next
+  kCrossMlpGate,
   kOnlyUp,    // of an MLP without a gate
   kOwnEmbed,  // a stack's own table, where both do not share one
   kRelativeBias,
 };
 
-// A name without ".weight" or ".bias"; "{}" stands for the layer.
+// A name without ".weight" or ".bias", if it has one; "{}" stands for the layer.
 struct TensorName {
   TensorRole role;
   absl::string_view name;
@@ -68,11 +72,12 @@ inline constexpr int64_t kMaxLayers = 1 << 12;
 inline constexpr int64_t kMaxVocab = int64_t{1} << 30;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
-// llama.cc, gemma3.cc, gpt2.cc, bloom.cc, bart.cc, t5.cc
+// llama.cc, mllama.cc, gemma3.cc, gpt2.cc, bloom.cc, bart.cc, t5.cc
 DecoderConfig ReadLlama(KeyReader& keys);
 DecoderConfig ReadMistral(KeyReader& keys);
 DecoderConfig ReadQwen2(KeyReader& keys);
 DecoderConfig ReadQwen3(KeyReader& keys);
+DecoderConfig ReadMllama(KeyReader& keys);
 DecoderConfig ReadGemma3(KeyReader& keys);
 DecoderConfig ReadGpt2(KeyReader& keys);
 DecoderConfig ReadGptBigCode(KeyReader& keys);
@@ -82,6 +87,7 @@ EncoderDecoderConfig ReadMbart(KeyReader& keys);
 EncoderDecoderConfig ReadT5(KeyReader& keys);
 EncoderDecoderConfig ReadMt5(KeyReader& keys);
 absl::Span<const TensorName> LlamaNames();
+absl::Span<const TensorName> MllamaNames();
 absl::Span<const TensorName> Gemma3Names();
 absl::Span<const TensorName> Gpt2Names();
 absl::Span<const TensorName> BloomNames();

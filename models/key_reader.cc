@@ -103,6 +103,16 @@ std::vector<std::string> KeyReader::Texts(absl::string_view key) {
   return Take(config_.GetStrings(key), std::vector<std::string>());
 }
 
+std::vector<int64_t> KeyReader::Ints(absl::string_view key, int64_t low, int64_t high) {
+  std::vector<int64_t> values = Take(config_.GetInts(key), std::vector<int64_t>());
+  for (const int64_t value : values) {
+    if (value >= low && value <= high) continue;
+    Invalid(key, absl::StrCat("holds ", value), absl::StrCat(low, "..", high));
+    return {};
+  }
+  return values;
+}
+
 ActivationConfig KeyReader::ReadActivation(absl::string_view key, absl::string_view fallback) {
   return ActivationOf(key, Text(key, fallback));
 }

@@ -40,6 +40,8 @@ class KeyReader {
   bool Bool(absl::string_view key, bool fallback);
   std::string Text(absl::string_view key, absl::string_view fallback);
   std::vector<std::string> Texts(absl::string_view key);
+  // Integers that must be there, each low..high.
+  std::vector<int64_t> Ints(absl::string_view key, int64_t low, int64_t high);
   ActivationConfig ReadActivation(absl::string_view key, absl::string_view fallback);
   // Of that name, which is a part of the key's value.
   ActivationConfig ActivationOf(absl::string_view key, absl::string_view name);

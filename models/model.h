@@ -18,8 +18,8 @@ namespace quire {
 
 struct ModelDef {
   // One function that returns logits f32[T,V]: @step(%ids: i32[T], %pos: i32[T]), and for an
-  // encoder-decoder also %source: i32[S] and %source_pos: i32[S], of the encoder's tokens. Weight
-  // ops name the checkpoint's tensors.
+  // encoder-decoder also %source: i32[S] and %source_pos: i32[S], of the encoder's tokens; or
+  // %states: f32[S,E], which something else computed. Weight ops name the checkpoint's tensors.
   Module module;
   std::string architecture;     // "llama"; "qir" for a user's own
   int64_t vocab_size = 0;       // V

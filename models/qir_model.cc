@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::string_view kSignature =
     "func @step(%ids: i32[T], %pos: i32[T]) returning f32[T,V]; with an encoder also "
-    "%source: i32[S], %source_pos: i32[S]";
+    "%source: i32[S], %source_pos: i32[S], or %states: f32[S,E]";
 
 // The vocabulary's extent, if `step` has the form of a definition.
 absl::StatusOr<int64_t> CheckSignature(const Func* step, absl::string_view path) {
@@ -28,8 +28,14 @@ absl::StatusOr<int64_t> CheckSignature(const Func* step, absl::string_view path)
   if (step == nullptr) return wrong("is missing");
   const std::vector<std::string> known = {"ids i32[T]", "pos i32[T]", "source i32[S]",
                                           "source_pos i32[S]"};
-  bool are_known = step->args().size() == 2 || step->args().size() == 4;
-  for (size_t i = 0; are_known && i < step->args().size(); ++i) {
+  const size_t count = step->args().size();
+  const Op* last = count == 3 ? step->args()[2].get() : nullptr;
+  const bool has_states = last != nullptr && last->name == "states" &&
+                          last->type.dtype == DType::kF32 && last->type.rank() == 2 &&
+                          last->type.extents[0] == Extent::Letter('S') &&
+                          !last->type.extents[1].is_letter();
+  bool are_known = count == 2 || count == 4 || has_states;
+  for (size_t i = 0; are_known && i < (has_states ? 2 : count); ++i) {
     const Op& arg = *step->args()[i];
     are_known = absl::StrCat(arg.name, " ", arg.type.ToString()) == known[i];
   }

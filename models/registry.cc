@@ -28,6 +28,7 @@ absl::Span<const Family> AllFamilies() {
        .read_encoder_decoder = ReadMbart,
        .encoder_names = BartEncoderNames()},
       {"mistral", "model.", LlamaNames(), ReadMistral},
+      {"mllama_text_model", "model.", MllamaNames(), ReadMllama},
       {.model_type = "mt5",
        .prefix = "",
        .names = T5Names(),

@@ -62,8 +62,9 @@ std::vector<std::string> WeightsMap::Names(const WeightRequest& request) const {
                                                              : family_.names,
                                            request.role);
   if (pattern.empty()) return {};
-  const std::string name = absl::StrCat(
-      absl::StrReplaceAll(pattern, {{"{}", absl::StrCat(request.layer)}}), ".", request.part);
+  const std::string name =
+      absl::StrCat(absl::StrReplaceAll(pattern, {{"{}", absl::StrCat(request.layer)}}),
+                   request.part.empty() ? "" : ".", request.part);
   if (gguf || request.role == TensorRole::kHead) return {name};
   return {absl::StrCat(family_.prefix, name), name};
 }

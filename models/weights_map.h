@@ -25,9 +25,9 @@ namespace quire {
 // One tensor of a family: which, of what extents, and why those.
 struct WeightRequest {
   TensorRole role;
-  int64_t layer = -1;    // -1: of no layer
-  bool encoder = false;  // the encoder's of both stacks
-  absl::string_view part = "weight";
+  int64_t layer = -1;                 // -1: of no layer
+  bool encoder = false;               // the encoder's of both stacks
+  absl::string_view part = "weight";  // "": the name alone
   std::vector<int64_t> extents = {};
   std::vector<const Dimension*> from = {};  // the dimensions that the extents were computed from
 };

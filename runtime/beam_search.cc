@@ -38,6 +38,7 @@ absl::StatusOr<std::vector<double>> Logprobs(const SamplingParams& sampling,
   if (sampling.repetition_penalty != 1) {
     const absl::flat_hash_set<int32_t> seen(history.ids.begin(), history.ids.end());
     for (const int32_t id : seen) {
+      if (static_cast<size_t>(id) >= logprobs.size()) continue;  // read, and never chosen
       double& logprob = logprobs[static_cast<size_t>(id)];
       logprob = logprob > 0 ? logprob / sampling.repetition_penalty
                             : logprob * sampling.repetition_penalty;
@@ -45,7 +46,9 @@ absl::StatusOr<std::vector<double>> Logprobs(const SamplingParams& sampling,
   }
   for (const auto& [id, bias] : sampling.logit_bias) logprobs[static_cast<size_t>(id)] += bias;
   const TokenRules rules = RulesOf(sampling, history);
-  for (const int32_t id : rules.forbidden) logprobs[static_cast<size_t>(id)] = kImpossible;
+  for (const int32_t id : rules.forbidden) {
+    if (static_cast<size_t>(id) < logprobs.size()) logprobs[static_cast<size_t>(id)] = kImpossible;
+  }
   if (rules.forced >= 0) {
     std::fill(logprobs.begin(), logprobs.end(), kImpossible);
     logprobs[static_cast<size_t>(rules.forced)] = 0;

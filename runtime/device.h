@@ -42,7 +42,8 @@ struct SequenceRows {
   int32_t context_tokens =
       0;  // tokens in its cache after this step; its last row stands at context_tokens - 1
   absl::Span<const int32_t> pages;  // its block table: page of token i is pages[i / page_tokens]
-  // What `encode` left for it, likewise; 0 and empty without an encoder.
+  // What `encode` left for it, likewise; 0 and empty without an encoder, and for a sequence
+  // without an input where the encoder reads states.
   int32_t encoder_tokens = 0;
   absl::Span<const int32_t> encoder_pages = {};
 };
@@ -55,6 +56,9 @@ struct Step {
   absl::Span<const int32_t> logit_rows;  // [R], each in [0, T)
   absl::Span<const SequenceRows> sequences;
   PagePool* encoder_pool = nullptr;  // of encoder_pages
+  // Of an encoder that reads states instead of ids (which are then there for their number alone):
+  // for each sequence its rows x width.
+  absl::Span<const absl::Span<const float>> states = {};
 };
 
 // Device memory for pages; page p of layer l holds page_tokens tokens of K and of V.
@@ -105,7 +109,7 @@ class Program {
   // Runs one step. `logits` is [R, V], row r for logit_rows[r]. FAILED_PRECONDITION when a sequence
   // has no encoder output and the program reads one.
   virtual absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) = 0;
-  // Whether sequences need what another program left in encoder_pages.
+  // Whether it reads what another program left in encoder_pages.
   virtual bool reads_encoder() const { return false; }
   // As Run, but tells of each row of logits only what a greedy choice needs, which is less to bring
   // from a device. Where finds_greatest() says that it can; otherwise UNIMPLEMENTED.
@@ -115,6 +119,10 @@ class Program {
   // As Run, launch by launch: slow, for tools. UNIMPLEMENTED on a device that cannot.
   virtual absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
                                   LaunchWatcher watcher);
+  // Ids from the vocabulary on that may be read, and are never chosen: an image's token.
+  virtual int64_t more_ids() const { return 0; }
+  // Width of the states that it reads instead of ids; 0: none.
+  virtual int64_t states_width() const { return 0; }
   // Bytes of one page over all layers, before any pool exists.
   virtual int64_t page_bytes() const = 0;
   virtual absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) = 0;

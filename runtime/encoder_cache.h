@@ -1,7 +1,7 @@
 // What encoders left for every live encoder input: pages of keys and values for cross-attention.
 //
 // Sequences, beams and samples with the same encoder input, whichever request they are of, share
-// one entry. It is found by the input's ids, compared and not only hashed, and freed with the last
+// one entry. It is found by the input itself, compared and not only hashed, and freed with the last
 // that holds it. Pages are written once, by the program `encode`; nothing appends to them.
 //
 // Units:   lengths in encoder tokens; page numbers are the pool's.
@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/device.h"
+#include "runtime/encoder_input.h"
 
 namespace quire {
 
@@ -35,9 +36,9 @@ class EncoderCache {
   EncoderCache& operator=(const EncoderCache&) = delete;
 
   // The entry of this input, made if there is none, held once more.
-  absl::StatusOr<EntryId> Acquire(absl::Span<const int32_t> ids);
+  absl::StatusOr<EntryId> Acquire(const EncoderInput& input);
   // Pages that Acquire would take.
-  int32_t PagesToAcquire(absl::Span<const int32_t> ids) const;
+  int32_t PagesToAcquire(const EncoderInput& input) const;
   // REQUIRES: a live entry, here and below.
   void Hold(EntryId entry) { ++entries_.at(entry).refs; }
   void Release(EntryId entry);
@@ -46,7 +47,7 @@ class EncoderCache {
   bool encoded(EntryId entry) const { return entries_.at(entry).encoded; }
   void set_encoded(EntryId entry) { entries_.at(entry).encoded = true; }
   // Valid until the entry goes.
-  absl::Span<const int32_t> ids(EntryId entry) const { return entries_.at(entry).ids; }
+  const EncoderInput& input(EntryId entry) const { return entries_.at(entry).input; }
   absl::Span<const int32_t> pages(EntryId entry) const { return entries_.at(entry).pages; }
 
   PagePool& pool() const { return *pool_; }
@@ -62,7 +63,8 @@ class EncoderCache {
 
  private:
   struct Entry {
-    std::vector<int32_t> ids, pages;
+    EncoderInput input;
+    std::vector<int32_t> pages;
     int32_t refs = 0;
     bool encoded = false;
   };
@@ -71,7 +73,7 @@ class EncoderCache {
   const int32_t page_tokens_;
   std::vector<int32_t> free_;
   absl::flat_hash_map<EntryId, Entry> entries_;
-  absl::flat_hash_map<std::vector<int32_t>, EntryId> by_ids_;
+  absl::flat_hash_map<EncoderInput, EntryId> by_input_;
   EntryId next_ = 1;
 };
 

@@ -31,14 +31,22 @@ absl::Status CheckOptions(const EngineOptions& options) {
   return CheckOption("cache_bytes", options.cache_bytes, 0, int64_t{1} << 50);
 }
 
-// `pages`: of the pool. Block tables that share pages may have more entries than that; then a step
+// `pages`: of the pools. Block tables that share pages may have more entries than that; then a step
 // makes room for itself.
-StepRoom RoomOf(const EngineOptions& options, int32_t pages) {
+StepRoom RoomOf(const EngineOptions& options, int64_t pages) {
   StepRoom room;
   room.rows = options.step_tokens;
   room.sequences = std::min(options.max_sequences, options.step_tokens);
   room.logit_rows = room.sequences;
   room.pages = pages;
+  return room;
+}
+
+// Of an encoder, whose inputs go as a whole.
+StepRoom EncoderRoomOf(const EngineOptions& options, int64_t max_source, int64_t pages) {
+  StepRoom room = RoomOf(options, pages);
+  room.rows = std::max(room.rows, max_source);
+  room.logit_rows = 1;
   return room;
 }
 
@@ -60,16 +68,6 @@ absl::StatusOr<int32_t> PagesOf(const Program& program, int64_t cache_bytes, int
   return static_cast<int32_t>(std::min<int64_t>(pages, int64_t{1} << 30));
 }
 
-absl::StatusOr<std::unique_ptr<PagePool>> PoolOf(Program& program, int32_t wanted_pages,
-                                                 int64_t cache_bytes, int64_t max_tokens,
-                                                 const EngineModel& model,
-                                                 const EngineOptions& options) {
-  if (wanted_pages > 0) return program.CreatePool(wanted_pages);
-  QUIRE_ASSIGN_OR_RETURN(const int32_t pages, PagesOf(program, cache_bytes, max_tokens,
-                                                      model.page_tokens, options.max_sequences));
-  return program.CreatePool(pages);
-}
-
 // Ids of the texts of a request.
 absl::Status Tokenise(const EngineModel& model, Request* request) {
   const auto encode = [&](const std::string& text, bool add_special, std::vector<int32_t>* ids) {
@@ -84,7 +82,10 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
     return absl::OkStatus();
   };
   QUIRE_RETURN_IF_ERROR(encode(request->source, request->add_special, &request->source_ids));
-  if (model.encoder == nullptr) return encode(request->text, request->add_special, &request->ids);
+  // A model that reads states has a prompt like any other.
+  if (model.encoder == nullptr || model.encoder->states_width() > 0) {
+    return encode(request->text, request->add_special, &request->ids);
+  }
   const bool has_ids = !request->ids.empty();
   QUIRE_RETURN_IF_ERROR(encode(request->text, /*add_special=*/false, &request->ids));
   if (!has_ids && model.decoder_start_id >= 0) {
@@ -108,21 +109,31 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineModel& model,
     return (bytes + shares - 1) / shares;
   };
   QUIRE_ASSIGN_OR_RETURN(int64_t bytes, budget());
-  int32_t pages = options.cache_pages;
-  if (pages == 0) {
-    QUIRE_ASSIGN_OR_RETURN(pages, PagesOf(*model.program, bytes, model.max_positions,
-                                          model.page_tokens, options.max_sequences));
+  const auto pages_of = [&](const Program& program, int32_t wanted,
+                            int64_t max_tokens) -> absl::StatusOr<int32_t> {
+    if (wanted > 0) return wanted;
+    return PagesOf(program, bytes, max_tokens, model.page_tokens, options.max_sequences);
+  };
+  QUIRE_ASSIGN_OR_RETURN(int64_t pages,
+                         pages_of(*model.program, options.cache_pages, model.max_positions));
+  if (model.encoder != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const int32_t encoder_pages,
+                           pages_of(*model.encoder, options.encoder_pages, model.max_source));
+    pages += encoder_pages;
+    QUIRE_RETURN_IF_ERROR(
+        model.encoder->Reserve(EncoderRoomOf(options, model.max_source, encoder_pages)));
   }
   QUIRE_RETURN_IF_ERROR(model.program->Reserve(RoomOf(options, pages)));
   // Less is left for pages now.
   QUIRE_ASSIGN_OR_RETURN(bytes, budget());
-  QUIRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<PagePool> pool,
-      PoolOf(*model.program, options.cache_pages, bytes, model.max_positions, model, options));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t own_pages,
+                         pages_of(*model.program, options.cache_pages, model.max_positions));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool, model.program->CreatePool(own_pages));
   std::unique_ptr<PagePool> encoder_pool;
   if (model.encoder != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(encoder_pool, PoolOf(*model.encoder, options.encoder_pages, bytes,
-                                                model.max_source, model, options));
+    QUIRE_ASSIGN_OR_RETURN(const int32_t encoder_pages,
+                           pages_of(*model.encoder, options.encoder_pages, model.max_source));
+    QUIRE_ASSIGN_OR_RETURN(encoder_pool, model.encoder->CreatePool(encoder_pages));
   }
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(model, options, std::move(pool), std::move(encoder_pool))));
@@ -137,6 +148,7 @@ absl::StatusOr<RequestId> Engine::Submit(Request request) {
   QUIRE_RETURN_IF_ERROR(Tokenise(model, &request));
   RequestLimits limits;
   limits.vocabulary = model.vocabulary;
+  limits.more_ids = model.program->more_ids();
   limits.max_positions = model.max_positions;
   limits.cache_tokens = int64_t{impl_->cache.total_pages()} * impl_->cache.page_tokens();
   limits.max_sequences = impl_->options.max_sequences;
@@ -145,6 +157,7 @@ absl::StatusOr<RequestId> Engine::Submit(Request request) {
   if (impl_->encoder_cache != nullptr) {
     limits.has_encoder = true;
     limits.max_source = model.max_source;
+    limits.states_width = model.encoder->states_width();
     limits.encoder_tokens =
         int64_t{impl_->encoder_cache->total_pages()} * impl_->encoder_cache->page_tokens();
   }

@@ -35,7 +35,8 @@ Engine::Impl::Impl(const EngineModel& engine_model, const EngineOptions& engine_
                 {.max_sequences = options.max_sequences,
                  .step_tokens = options.step_tokens,
                  .chunk_tokens = options.chunk_tokens,
-                 .reuse_prefixes = options.reuse_prefixes}) {}
+                 .reuse_prefixes = options.reuse_prefixes,
+                 .states_width = model.encoder == nullptr ? 0 : model.encoder->states_width()}) {}
 
 Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
                                     std::shared_ptr<const Request> request) {
@@ -89,10 +90,10 @@ absl::Status Engine::Impl::Encode(absl::Span<const ScheduledRows> scheduled) {
   std::vector<EncoderCache::EntryId> entries;
   int32_t rows = 0;
   for (const auto& [sequence, unused] : scheduled) {
+    if (!sequence->encoder.has_value() || encoder_cache->encoded(*sequence->encoder)) continue;
     const EncoderCache::EntryId entry = *sequence->encoder;
-    if (encoder_cache->encoded(entry)) continue;
     encoder_cache->set_encoded(entry);
-    const auto more = static_cast<int32_t>(encoder_cache->ids(entry).size());
+    const auto more = static_cast<int32_t>(encoder_cache->input(entry).tokens());
     // An input goes as a whole, however long it is.
     if (!entries.empty() && rows + more > options.step_tokens) {
       QUIRE_RETURN_IF_ERROR(EncodeSome(entries));
@@ -109,17 +110,23 @@ absl::Status Engine::Impl::EncodeSome(absl::Span<const EncoderCache::EntryId> en
   ids.clear();
   positions.clear();
   sequence_rows.clear();
+  std::vector<absl::Span<const float>> states;
   for (const EncoderCache::EntryId entry : entries) {
-    const absl::Span<const int32_t> source = encoder_cache->ids(entry);
+    const EncoderInput& input = encoder_cache->input(entry);
     SequenceRows& part = sequence_rows.emplace_back();
     part.first_row = static_cast<int32_t>(ids.size());
-    part.rows = part.context_tokens = static_cast<int32_t>(source.size());
+    part.rows = part.context_tokens = static_cast<int32_t>(input.tokens());
     part.pages = encoder_cache->pages(entry);
     for (int32_t i = 0; i < part.rows; ++i) positions.push_back(i);
-    ids.insert(ids.end(), source.begin(), source.end());
+    ids.insert(ids.end(), input.ids().begin(), input.ids().end());
+    if (model.encoder->states_width() == 0) continue;
+    ids.resize(positions.size());  // which nothing reads
+    states.push_back(input.states());
   }
   counters.encoded_tokens += static_cast<int64_t>(ids.size());
-  return model.encoder->Run({ids, positions, {}, sequence_rows}, *encoder_pool, {});
+  quire::Step step = {ids, positions, {}, sequence_rows};
+  step.states = states;
+  return model.encoder->Run(step, *encoder_pool, {});
 }
 
 absl::Status Engine::Impl::EndLate(std::vector<TokenEvent>* events) {
@@ -158,7 +165,7 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
     part.context_tokens = sequence->computed + rows;
     part.pages = cache.pages(*sequence->cache);
     if (sequence->encoder.has_value()) {
-      part.encoder_tokens = static_cast<int32_t>(encoder_cache->ids(*sequence->encoder).size());
+      part.encoder_tokens = static_cast<int32_t>(encoder_cache->input(*sequence->encoder).tokens());
       part.encoder_pages = encoder_cache->pages(*sequence->encoder);
     }
     for (int32_t i = sequence->computed; i < part.context_tokens; ++i) {

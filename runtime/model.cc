@@ -129,7 +129,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
   impl->info = InfoOf(plan, impl->tokenizer.has_value() ? &*impl->tokenizer : nullptr);
   impl->info.device = impl->device->Description();
   impl->info.has_encoder = impl->encoder != nullptr;
-  if (impl->info.has_encoder && impl->info.decoder_start_id < 0) {
+  if (impl->encoder != nullptr) impl->info.states_width = impl->encoder->states_width();
+  if (impl->info.has_encoder && impl->info.states_width == 0 && impl->info.decoder_start_id < 0) {
     impl->info.decoder_start_id = impl->info.bos_id;
   }
   return std::unique_ptr<Model>(new Model(std::move(impl)));

@@ -49,6 +49,7 @@ struct ModelInfo {
   int64_t max_positions = 0;  // 0: any
   bool has_encoder = false;   // requests have a source
   int64_t max_source = 0;     // 0: any
+  int64_t states_width = 0;   // where the encoder reads states: of a row; else 0
   int32_t decoder_start_id = -1;
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;

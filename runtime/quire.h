@@ -34,7 +34,7 @@ extern "C" {
 /* Names of a C interface. NOLINTBEGIN(readability-identifier-naming) */
 
 /* Grows when functions or fields are added; nothing is ever taken away or reordered. */
-#define QUIRE_ABI_VERSION 2
+#define QUIRE_ABI_VERSION 3
 uint32_t quire_abi_version(void);
 
 typedef int32_t quire_status;
@@ -77,6 +77,8 @@ typedef struct quire_model_info {
   int32_t has_tokenizer;
   int32_t has_encoder; /* requests have a source; since version 2, as what follows */
   int64_t max_source;  /* 0: any */
+  /* Where the encoder reads states: how many numbers a row has; else 0. Since version 3. */
+  int64_t states_width;
 } quire_model_info;
 
 void quire_model_options_init(quire_model_options* options);
@@ -155,6 +157,10 @@ typedef struct quire_request {
   int32_t beams;      /* 1: no beam search */
   float length_penalty;
   int32_t beam_stop; /* QUIRE_BEAM_... */
+  /* Since version 3. Of a model whose encoder reads states: rows of states_width numbers, or
+   * NULL. */
+  const float* source_states;
+  size_t source_state_count; /* numbers, of all rows */
 } quire_request;
 
 enum { QUIRE_BEAM_STOP_EARLY = 0, QUIRE_BEAM_STOP_UNLIKELY = 1, QUIRE_BEAM_STOP_NEVER = 2 };

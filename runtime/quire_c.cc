@@ -133,6 +133,10 @@ absl::StatusOr<quire::Request> RequestOf(const quire_request& given) {
         absl::StrCat("request: beam_stop=", given.beam_stop, "\n  allowed: 0 .. 2"));
   }
   request.beam.stop = static_cast<quire::BeamParams::Stop>(given.beam_stop);
+  if (given.source_states != nullptr) {
+    request.source_states = std::make_shared<const std::vector<float>>(
+        given.source_states, given.source_states + given.source_state_count);
+  }
   return request;
 }
 
@@ -198,6 +202,7 @@ quire_status quire_model_get_info(const quire_model* model, quire_model_info* in
     fields.has_tokenizer = from.has_tokenizer ? 1 : 0;
     fields.has_encoder = from.has_encoder ? 1 : 0;
     fields.max_source = from.max_source;
+    fields.states_width = from.states_width;
     Fill(fields, info);
     return absl::OkStatus();
   });

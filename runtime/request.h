@@ -3,9 +3,11 @@
 #define QUIRE_RUNTIME_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/encoder_input.h"
 #include "runtime/sampling.h"
 
 namespace quire {
@@ -24,9 +26,17 @@ struct BeamParams {
 };
 
 struct Request {
+  // `width`: of the states that the model's encoder reads; 0: it reads ids.
+  EncoderInput encoder_input(int64_t width) const {
+    return width > 0 ? EncoderInput(source_states, width) : EncoderInput(source_ids);
+  }
+
   // What the encoder reads, for a model that has one: ids, or a text that the engine tokenises.
   std::vector<int32_t> source_ids;
   std::string source;
+  // Or, where it reads states: [rows, width], row after row. Without any, the prompt is all there
+  // is. Requests may share them.
+  std::shared_ptr<const std::vector<float>> source_states;
 
   // The prompt: ids, or a text that the engine tokenises when `ids` is empty. With an encoder it
   // may be empty, and a text stands behind the token that decoders of the model start with.

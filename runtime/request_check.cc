@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-absl::Status CheckIds(absl::string_view key, const std::vector<int32_t>& ids, int32_t vocabulary) {
+absl::Status CheckIds(absl::string_view key, const std::vector<int32_t>& ids, int64_t vocabulary) {
   for (const int32_t id : ids) {
     if (id >= 0 && id < vocabulary) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -62,8 +62,28 @@ absl::Status CheckLength(const RequestLimits& limits, Request* request) {
   return absl::OkStatus();
 }
 
+absl::Status CheckStates(const RequestLimits& limits, const Request& request) {
+  if (request.source_states == nullptr) return absl::OkStatus();
+  if (limits.states_width == 0) {
+    return absl::InvalidArgumentError(
+        limits.has_encoder
+            ? "request: states for an encoder that reads tokens\n  fix: give a source"
+            : "request: states need a model that looks at states");
+  }
+  const auto count = static_cast<int64_t>(request.source_states->size());
+  if (count > 0 && count % limits.states_width == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("request: ", count, " numbers of states",
+                                                 "\n  allowed: rows of ", limits.states_width));
+}
+
 absl::Status CheckSource(const RequestLimits& limits, const Request& request) {
-  const auto tokens = static_cast<int64_t>(request.source_ids.size());
+  QUIRE_RETURN_IF_ERROR(CheckStates(limits, request));
+  if (limits.states_width > 0 && !request.source_ids.empty()) {
+    return absl::InvalidArgumentError(
+        "request: a source of tokens for an encoder that reads states\n  fix: give source_states");
+  }
+  const int64_t tokens = request.encoder_input(limits.states_width).tokens();
+  if (limits.states_width > 0 && tokens == 0) return absl::OkStatus();
   if (!limits.has_encoder) {
     if (tokens == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -116,7 +136,7 @@ absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
   if (request->ids.empty()) {
     return absl::InvalidArgumentError("request: the prompt is empty\n  allowed: a token or more");
   }
-  QUIRE_RETURN_IF_ERROR(CheckIds("prompt", request->ids, limits.vocabulary));
+  QUIRE_RETURN_IF_ERROR(CheckIds("prompt", request->ids, limits.vocabulary + limits.more_ids));
   QUIRE_RETURN_IF_ERROR(CheckIds("stop_ids", request->stop_ids, limits.vocabulary));
   QUIRE_RETURN_IF_ERROR(CheckSampling(request->sampling, limits.vocabulary));
   if (request->samples < 1 || request->samples > limits.max_sequences) {

@@ -11,6 +11,7 @@ namespace quire {
 
 struct RequestLimits {
   int32_t vocabulary = 0;
+  int64_t more_ids = 0;       // from the vocabulary on, of prompts
   int64_t max_positions = 0;  // 0: any
   int64_t cache_tokens = 0;   // of one sequence that has all pages
   int64_t page_tokens = 1;
@@ -18,6 +19,7 @@ struct RequestLimits {
   bool has_tokenizer = false;
   bool has_encoder = false;
   int64_t max_source = 0;      // 0: any
+  int64_t states_width = 0;    // of the states that an encoder reads; 0: it reads ids
   int64_t encoder_tokens = 0;  // of one encoder input that has all pages
 };
 

@@ -138,6 +138,7 @@ absl::StatusOr<int32_t> Sampler::ChooseId(const SamplingParams& params,
   for (size_t i = 0; i < logits.size(); ++i) kept_[i] = {logits[i], static_cast<int32_t>(i)};
   if (ReadsCounts(params)) {
     for (const auto& [id, count] : counts.counts()) {
+      if (static_cast<size_t>(id) >= kept_.size()) continue;  // read, and never chosen
       double& logit = kept_[id].logit;
       logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
       if (count > 0) {
@@ -145,7 +146,9 @@ absl::StatusOr<int32_t> Sampler::ChooseId(const SamplingParams& params,
       }
     }
   }
-  for (const auto& [id, bias] : params.logit_bias) kept_[id].logit += bias;
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (static_cast<size_t>(id) < kept_.size()) kept_[id].logit += bias;
+  }
   const auto greatest = std::min_element(kept_.begin(), kept_.end(), IsGreater<Candidate>);
   if (std::isinf(greatest->logit)) return NoToken();
   if (params.temperature == 0) return greatest->id;

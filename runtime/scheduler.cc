@@ -63,6 +63,14 @@ absl::StatusOr<bool> Scheduler::MakeRoom(Sequence* sequence, int32_t rows) {
   return true;
 }
 
+EncoderInput Scheduler::InputOf(const Sequence& sequence) const {
+  return sequence.request->encoder_input(options_.states_width);
+}
+
+bool Scheduler::LacksInput(const Sequence& sequence) const {
+  return encoder_ != nullptr && !sequence.encoder.has_value() && !InputOf(sequence).empty();
+}
+
 bool Scheduler::CanAdmit(const Sequence& sequence) const {
   if (running_.empty()) return true;
   int64_t sequences = sequence.sequences_due();
@@ -73,13 +81,13 @@ bool Scheduler::CanAdmit(const Sequence& sequence) const {
     pages += cache_->PagesToExtend(*other->cache, other->tokens_due()) + other->sequences_due();
   }
   if (sequences > options_.max_sequences) return false;
-  if (encoder_ != nullptr && !sequence.encoder.has_value() &&
-      encoder_->PagesToAcquire(sequence.request->source_ids) > encoder_->available_pages()) {
+  const bool lacks_input = LacksInput(sequence);
+  if (lacks_input && encoder_->PagesToAcquire(InputOf(sequence)) > encoder_->available_pages()) {
     return false;
   }
   KvCache::Prefix prefix;
   // What decodes over an encoder input that nobody holds has no prefix.
-  if (options_.reuse_prefixes && (encoder_ == nullptr || sequence.encoder.has_value())) {
+  if (options_.reuse_prefixes && !lacks_input) {
     prefix = cache_->FindPrefix(sequence.ids, RootOf(sequence));
   }
   pages += cache_->PagesFor(static_cast<int64_t>(sequence.ids.size())) -
@@ -90,8 +98,8 @@ bool Scheduler::CanAdmit(const Sequence& sequence) const {
 absl::Status Scheduler::Admit() {
   Sequence* sequence = waiting_.front();
   waiting_.pop_front();
-  if (encoder_ != nullptr && !sequence->encoder.has_value()) {
-    QUIRE_ASSIGN_OR_RETURN(sequence->encoder, encoder_->Acquire(sequence->request->source_ids));
+  if (LacksInput(*sequence)) {
+    QUIRE_ASSIGN_OR_RETURN(sequence->encoder, encoder_->Acquire(InputOf(*sequence)));
   }
   const PrefixIndex::Node root = RootOf(*sequence);
   sequence->cache = options_.reuse_prefixes ? cache_->CreateWithPrefix(sequence->ids, root)

@@ -33,6 +33,7 @@ struct SchedulerOptions {
   int32_t step_tokens = 512;   // of all sequences in a step
   int32_t chunk_tokens = 0;    // of one sequence in a step; 0: no limit of its own
   bool reuse_prefixes = true;  // begin with pages that hold the same tokens already
+  int64_t states_width = 0;    // of what the model's encoder reads; 0: ids
 };
 
 struct ScheduledRows {
@@ -62,6 +63,9 @@ class Scheduler {
   int64_t preemptions() const { return preemptions_; }
 
  private:
+  EncoderInput InputOf(const Sequence& sequence) const;
+  // It has an encoder input, and does not hold it yet.
+  bool LacksInput(const Sequence& sequence) const;
   bool CanAdmit(const Sequence& sequence) const;
   absl::Status Admit();
   // Takes it off both queues and releases its pages; its encoder input stays.

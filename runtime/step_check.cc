@@ -45,6 +45,7 @@ absl::Status CheckPages(const SequenceRows& sequence, const StepLimits& limits,
 
 absl::Status CheckEncoder(const Step& step, const SequenceRows& sequence,
                           const StepLimits& limits) {
+  if (!limits.needs_encoder && sequence.encoder_tokens == 0) return absl::OkStatus();
   if (step.encoder_pool == nullptr || sequence.encoder_tokens < 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("step: the sequence at row ", sequence.first_row,
@@ -52,6 +53,31 @@ absl::Status CheckEncoder(const Step& step, const SequenceRows& sequence,
   }
   return CheckTable(sequence.encoder_pages, sequence.encoder_tokens, 0, limits.page_tokens,
                     step.encoder_pool->page_count());
+}
+
+// Of the states that a program reads, 0 for none.
+int64_t StatesWidth(const plan::ProgramT& program) {
+  int64_t width = 0;
+  for (const auto& argument : program.arguments) {
+    if (argument->name != "states" || argument->extents.size() != 2) continue;
+    if (!absl::SimpleAtoi(argument->extents[1], &width)) return 0;
+  }
+  return width;
+}
+
+absl::Status CheckStates(const Step& step, int64_t width) {
+  if (width == 0 && step.states.empty()) return absl::OkStatus();
+  if (step.states.size() != (width == 0 ? 0 : step.sequences.size())) {
+    return Wrong("the number of sequences' states", static_cast<int64_t>(step.states.size()),
+                 absl::StrCat(width == 0 ? 0 : step.sequences.size()));
+  }
+  for (size_t i = 0; i < step.states.size(); ++i) {
+    const int64_t wanted = step.sequences[i].rows * width;
+    if (static_cast<int64_t>(step.states[i].size()) == wanted) continue;
+    return Wrong("the number of a sequence's states", static_cast<int64_t>(step.states[i].size()),
+                 absl::StrCat(wanted));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -66,9 +92,11 @@ absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::Pro
                           &limits.vocabulary)) {
       return absl::InvalidArgumentError("the plan's result is not logits of a fixed vocabulary");
     }
-    limits.ids = limits.vocabulary;
   }
   limits.page_tokens = target.page_tokens;
+  limits.states_width = StatesWidth(program);
+  limits.needs_encoder = std::none_of(target.programs.begin(), target.programs.end(),
+                                      [](const auto& any) { return StatesWidth(*any) > 0; });
   bool all_have_windows = true;
   for (const auto& layer : target.kv_layers) {
     const bool is_own =
@@ -135,6 +163,7 @@ absl::Status CheckStep(const Step& step, const StepLimits& limits, int32_t pool_
     return Wrong("the number of logits", static_cast<int64_t>(logit_floats),
                  absl::StrCat(wanted * limits.vocabulary));
   }
+  QUIRE_RETURN_IF_ERROR(CheckStates(step, limits.states_width));
   int64_t next_row = 0;
   for (const SequenceRows& sequence : step.sequences) {
     if (sequence.first_row != next_row || sequence.rows < 1) {

@@ -3,6 +3,7 @@
 #ifndef QUIRE_RUNTIME_STEP_CHECK_H_
 #define QUIRE_RUNTIME_STEP_CHECK_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -21,10 +22,16 @@ struct StepLimits {
   // Exclusive. A device lowers them to the rows of the tables that ids and positions are looked up
   // in.
   int64_t ids = 0;
+  // Ids behind the vocabulary that have rows in these tables.
+  int64_t more_ids() const {
+    return ids == std::numeric_limits<int32_t>::max() ? 0 : std::max<int64_t>(0, ids - vocabulary);
+  }
   int64_t positions = std::numeric_limits<int32_t>::max();
   int64_t page_tokens = 1;
   bool reads_pages = false;    // has KV layers of its own
   bool reads_encoder = false;  // and of an encoder's output
+  bool needs_encoder = false;  // of every sequence: else one without any sees nothing there
+  int64_t states_width = 0;    // of the states that it reads instead of ids; 0: none
   bool is_encode = false;      // a sequence's rows are all of it
   // Tokens up to a row's own that some layer reads back; 0: all. Pages before them may be gone.
   int64_t window = 0;

@@ -19,6 +19,7 @@
 #include "tools/progress.h"
 #include "tools/run_output.h"
 #include "tools/session.h"
+#include "tools/source_states.h"
 #include "tools/summary.h"
 
 namespace quire {
@@ -29,7 +30,7 @@ constexpr int32_t kMaxTokens = 64;
 
 struct Options {
   SessionOptions session;
-  std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files;
+  std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files, source_states;
   std::string output = "text";
   int32_t samples = 1;
   std::optional<float> temperature, top_p, repeat_penalty, length_penalty;
@@ -96,6 +97,26 @@ absl::StatusOr<std::vector<Prompt>> Prompts(const Options& options) {
                     "one prompt, which every source's output begins with, or none");
   }
   return Sources(options, prompts.empty() ? Request() : prompts[0].request);
+}
+
+// Gives each prompt the states of its file; one file is for all.
+absl::Status AddStates(const Options& options, int64_t width, std::vector<Prompt>* prompts) {
+  const std::vector<std::string>& files = options.source_states;
+  if (files.empty()) return absl::OkStatus();
+  if (files.size() != 1 && files.size() != prompts->size()) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(files.size(), " files of states for ",
+                                                            prompts->size(), " prompts")),
+                    "allowed", "one for all, or one for each");
+  }
+  for (size_t i = 0; i < prompts->size(); ++i) {
+    auto& states = (*prompts)[i].request.source_states;
+    if (i >= files.size()) {
+      states = (*prompts)[0].request.source_states;
+      continue;
+    }
+    QUIRE_ASSIGN_OR_RETURN(states, ReadSourceStates(files[i], width));
+  }
+  return absl::OkStatus();
 }
 
 BeamParams ChooseBeams(const Options& options, const BeamParams& recommended,
@@ -201,6 +222,7 @@ void PrintMemory(const Session& session, const Engine& engine) {
                  kernels.in_plan, kernels.in_cache, kernels.compiled, kernels.ms);
   }
   for (const MemoryUse& use : uses) {
+    if (use.bytes == 0) continue;
     std::fprintf(stderr, "  %-32s %s\n", use.what.c_str(),
                  BytesText(static_cast<double>(use.bytes)).c_str());
   }
@@ -212,6 +234,7 @@ absl::Status Run(Options& options) {
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
   const ModelInfo& info = session.model->info();
+  QUIRE_RETURN_IF_ERROR(AddStates(options, info.states_width, &prompts));
   const SamplingParams sampling = ChooseSampling(options, info.sampling);
   const BeamParams beam = ChooseBeams(options, info.beam, sampling);
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
@@ -242,7 +265,9 @@ absl::Status Run(Options& options) {
     request.sampling = sampling;
     request.stop = options.stop;
     request.ignore_eos = options.ignore_eos;
-    const std::string lead = !options.echo ? "" : info.has_encoder ? request.source : request.text;
+    const std::string lead = !options.echo            ? ""
+                             : request.source.empty() ? request.text
+                                                      : request.source;
     const absl::StatusOr<RequestId> id = (*engine)->Submit(std::move(request));
     if (absl::IsResourceExhausted(id.status())) {
       return with_memory(
@@ -319,6 +344,9 @@ VerbMain AddRunVerb(CLI::App* app) {
       ->take_all()
       ->expected(1);
   app->add_option("--source-file", options->source_files, "a file whose text is for the encoder")
+      ->expected(1);
+  app->add_option("--source-states", options->source_states,
+                  "a .safetensors file with states for the model to look at")
       ->expected(1);
   app->add_option("-n,--max-tokens", options->max_tokens,
                   "tokens to generate at most (as the model asks, else 64)")

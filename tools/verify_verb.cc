@@ -357,6 +357,10 @@ absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const 
     return WithLine(absl::InvalidArgumentError("a source needs a model with an encoder"), "fix",
                     "give it as the prompt");
   }
+  if (session.model->info().states_width > 0) {
+    return WithLine(absl::UnimplementedError("verify: a model that looks at states"), "allowed",
+                    "models that read tokens alone");
+  }
   if (!options.source.empty()) return session.model->Encode(options.source);
   std::vector<int32_t> ids;
   std::mt19937 random(options.seed + 1);

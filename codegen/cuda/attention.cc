@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "codegen/relative_bias.h"
 
 namespace quire {
 namespace {
@@ -101,6 +102,11 @@ Config ManyConfig(const AttentionSpec& spec, const CudaLimits& limits) {
   return large.stages >= 1 ? large : Fitted(spec, limits, {Body::kMany, 128, 0, 1, 0});
 }
 
+// Of the table of biases that the kernel reads. One by buckets was unrolled when it was loaded.
+int64_t DistancesOf(const AttentionSpec& spec) {
+  return spec.buckets > 0 ? BiasDistances(spec) : spec.bias_distances;
+}
+
 absl::Status CheckSpec(const AttentionSpec& spec) {
   const char* allowed = nullptr;
   if (spec.kv != DType::kBF16 && spec.kv != DType::kF16) {
@@ -114,10 +120,8 @@ absl::Status CheckSpec(const AttentionSpec& spec) {
     allowed = "hq a multiple of hkv, page at least 1";
   } else if (spec.hkv * spec.page_tokens * (spec.d + spec.dv) / 8 > kMaxPageUnits) {
     allowed = "pages of up to 4 GiB";
-  } else if (spec.buckets > 0) {
-    allowed = "no buckets: biases by distance, unrolled";
   } else if (spec.tree_words > 0 &&
-             (spec.window > 0 || spec.alibi_max > 0 || spec.bias_distances > 0)) {
+             (spec.window > 0 || spec.alibi_max > 0 || DistancesOf(spec) > 0)) {
     // Their distances would be those of the tree's branches, which are not known here.
     allowed = "tree with neither window, alibi nor bias";
   }
@@ -151,7 +155,7 @@ std::string Constants(const AttentionSpec& spec, const Config& config, int64_t m
       ", kDv = ", spec.dv, ", kPageTokens = ", spec.page_tokens,
       ";\nconstexpr bool kCausal = ", BoolText(spec.causal),
       ", kAlibi = ", BoolText(spec.alibi_max > 0), ", kSinks = ", BoolText(spec.sinks),
-      ";\nconstexpr int kWindow = ", spec.window, ", kBiasDistances = ", spec.bias_distances,
+      ";\nconstexpr int kWindow = ", spec.window, ", kBiasDistances = ", DistancesOf(spec),
       ", kTreeWords = ", spec.tree_words,
       ";\nconstexpr double kScale = ", absl::StrFormat("%.17g", spec.scale),
       ", kCap = ", absl::StrFormat("%.17g", spec.cap),
@@ -169,7 +173,7 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
   entry.shared_bytes = config.shared_bytes;
   const auto parameter = [](bool present, const char* text) { return present ? text : ""; };
   const auto argument = [](bool present, const char* text) { return present ? text : "nullptr"; };
-  const bool bias = spec.bias_distances > 0, tree = spec.tree_words > 0;
+  const bool bias = DistancesOf(spec) > 0, tree = spec.tree_words > 0;
   const bool warpgroups = config.body == Body::kWarpgroups;
   entry.source = absl::StrCat(
       Constants(spec, config, many_rows), "#include \"",
@@ -260,7 +264,7 @@ class CudaAttention : public CudaKernel {
           {{Kind::kOperand, 1}, kMostLayerBytes / (2 * spec_.d), spec_.d, run, true}};
       launch.arguments = {{Kind::kTensorMap, 0}};
     }
-    const int64_t operands = 3 + (spec_.bias_distances > 0) + spec_.sinks + (spec_.tree_words > 0);
+    const int64_t operands = 3 + (DistancesOf(spec_) > 0) + spec_.sinks + (spec_.tree_words > 0);
     for (int64_t i = 0; i < operands; ++i) launch.arguments.push_back({Kind::kOperand, i});
     launch.arguments.push_back({Kind::kPages, 0});
     launch.arguments.push_back({Kind::kPlan, 0});

@@ -70,6 +70,7 @@ class Grouping {
         keys_[op] = key;
       } else if (IsRowOp(*op)) {
         keys_[op] = GroupKey(LevelFor(*op), false, RowsOf(*op));
+        if (op->Is(OpKind::kKvAppend)) JoinSlots(op);
       } else {
         keys_[op] = GroupKey(LevelFor(*op), true, i);
       }
@@ -94,6 +95,17 @@ class Grouping {
     for (const Op* op : group.ops()) keys_[op] = GroupKey(level, true, place);
   }
 
+  // K and V of a layer that an encoder leaves go together, since a kernel may have to append both.
+  // Nothing reads them in their own function: the later level does for both.
+  void JoinSlots(const Op* append) {
+    if (append->Text(AttrKind::kCache) != "cross") return;
+    const Op*& other = left_[append->Int(AttrKind::kLayer)];
+    if (other != nullptr) {
+      keys_[append] = keys_[other] = std::max(keys_[append], keys_[other]);
+    }
+    other = append;
+  }
+
   // The lowest level at which `op` finds its operands; those of its own linear are not placed yet.
   int LevelFor(const Op& op) const {
     const bool is_row_op = linears_.Of(&op) == nullptr && IsRowOp(op);
@@ -112,6 +124,8 @@ class Grouping {
   const OpSet& weights_;
   const LinearGroups& linears_;
   absl::flat_hash_map<const Op*, GroupKey> keys_;
+  absl::flat_hash_map<int64_t, const Op*>
+      left_;  // the last append to each layer of the cross cache
 };
 
 // Ops by group, each after the weight expressions that it is the first to read.

@@ -54,6 +54,7 @@ absl::Status CpuProgram::Prepare(const Step& step, CpuPagePool& pool, absl::Span
   const int64_t wanted = static_cast<int64_t>(step.logit_rows.size());
   QUIRE_RETURN_IF_ERROR(arena_.Reserve(Evaluate(arena_form_, rows, wanted)));
   QUIRE_RETURN_IF_ERROR(PreparePages(step, pool));
+  QUIRE_RETURN_IF_ERROR(JoinStates(step));
   for (const auto& [key, work] : attention_) {
     const Pages& pages = PagesOf(key.second);
     QUIRE_RETURN_IF_ERROR(
@@ -133,6 +134,17 @@ absl::Status CpuProgram::PreparePages(const Step& step, CpuPagePool& pool) {
   return absl::OkStatus();
 }
 
+absl::Status CpuProgram::JoinStates(const Step& step) {
+  if (step.states.size() < 2) return absl::OkStatus();
+  const auto floats = static_cast<int64_t>(step.ids.size()) * limits_.states_width;
+  QUIRE_RETURN_IF_ERROR(states_.Reserve(floats * int64_t{sizeof(float)}));
+  auto* to = reinterpret_cast<float*>(states_.data());
+  for (const absl::Span<const float> states : step.states) {
+    to = std::copy(states.begin(), states.end(), to);
+  }
+  return absl::OkStatus();
+}
+
 void CpuProgram::PlaceRows(Pages& pages, int64_t rows) const {
   pages.page_offsets.resize(static_cast<size_t>(rows));
   pages.slots.resize(static_cast<size_t>(rows));
@@ -159,6 +171,9 @@ void* CpuProgram::Find(const Operand& operand, const Step& step, absl::Span<floa
       return const_cast<int32_t*>(step.positions.data());
     case Operand::Place::kLogitRows:
       return const_cast<int32_t*>(step.logit_rows.data());
+    case Operand::Place::kStates:
+      return step.states.size() == 1 ? const_cast<float*>(step.states[0].data())
+                                     : static_cast<void*>(states_.data());
     case Operand::Place::kBuffer:
       if (operand.buffer == result_) return logits.data();
       return arena_.data() + Evaluate(buffers_[operand.buffer],

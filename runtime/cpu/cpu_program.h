@@ -50,13 +50,15 @@ class CpuProgram : public Program {
   absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
                           LaunchWatcher watcher) override;
   bool reads_encoder() const override { return limits_.reads_encoder; }
+  int64_t more_ids() const override { return limits_.more_ids(); }
+  int64_t states_width() const override { return limits_.states_width; }
   int64_t page_bytes() const override { return LayoutOf(own_).page_bytes; }
   absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
 
  private:
   // Where an operand is: fixed memory, or to be found for each step.
   struct Operand {
-    enum class Place { kFixed, kIds, kPositions, kLogitRows, kBuffer, kLayer };
+    enum class Place { kFixed, kIds, kPositions, kLogitRows, kStates, kBuffer, kLayer };
     Place place = Place::kFixed;
     const void* fixed = nullptr;
     uint32_t buffer = 0;
@@ -122,6 +124,7 @@ class CpuProgram : public Program {
   absl::Status Prepare(const Step& step, CpuPagePool& pool, absl::Span<float> logits);
   void UseCopies();
   absl::Status PreparePages(const Step& step, CpuPagePool& pool);
+  absl::Status JoinStates(const Step& step);
   void PlaceRows(Pages& pages, int64_t rows) const;
   void* Find(const Operand& operand, const Step& step, absl::Span<float> logits) const;
   void CutLinear(Launch& launch);
@@ -161,6 +164,7 @@ class CpuProgram : public Program {
   StepLimits limits_;
 
   HostMemory arena_, quantized_;  // quantized_: rows of one linear, by all threads
+  HostMemory states_;             // of several sequences, joined
   std::vector<Thread> threads_;
   uint64_t steps_ = 0;
   std::unique_ptr<TaskLine> line_;

@@ -165,9 +165,11 @@ absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operan
         bound.place = Operand::Place::kPositions;
       } else if (name == "rows") {
         bound.place = Operand::Place::kLogitRows;
+      } else if (name == "states") {
+        bound.place = Operand::Place::kStates;
       } else {
         return absl::InvalidArgumentError(
-            absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows"));
+            absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows, states"));
       }
       return bound;
     }

@@ -22,7 +22,8 @@ uint64_t NextNumber() {
 
 }  // namespace
 
-absl::StatusOr<CudaPageLayout> CudaPageLayout::Create(const plan::TargetT& target) {
+absl::StatusOr<CudaPageLayout> CudaPageLayout::Create(const plan::TargetT& target,
+                                                      plan::KvCache cache) {
   CudaPageLayout layout;
   if (target.page_tokens <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("page_tokens=", target.page_tokens));
@@ -37,7 +38,9 @@ absl::StatusOr<CudaPageLayout> CudaPageLayout::Create(const plan::TargetT& targe
     const int64_t extents[] = {InfoOf(*dtype).block_bytes, layout.page_tokens, layer->heads,
                                int64_t{layer->k_dim} + layer->v_dim};
     QUIRE_ASSIGN_OR_RETURN(const int64_t bytes, Product(absl::MakeConstSpan(extents)));
-    layout.layer_bytes.push_back(bytes);
+    layout.layer_bytes.push_back(layer->cache == cache ? bytes : 0);
+    if (layer->cache != cache) continue;
+    layout.greatest_layer_bytes = std::max(layout.greatest_layer_bytes, bytes);
     if (__builtin_add_overflow(layout.page_bytes, bytes, &layout.page_bytes)) {
       return absl::InvalidArgumentError("a page of the KV cache is too large");
     }

@@ -18,13 +18,15 @@
 
 namespace quire {
 
+// Of the layers of one cache.
 struct CudaPageLayout {
-  std::vector<int64_t> layer_bytes;  // of one page; as Target.kv_layers
+  std::vector<int64_t> layer_bytes;  // of one page; as Target.kv_layers, 0 of another cache
   int64_t page_tokens = 1;
   int64_t page_bytes = 0;  // over all layers
+  int64_t greatest_layer_bytes = 0;
 
   // INVALID_ARGUMENT on layers that kernels cannot address.
-  static absl::StatusOr<CudaPageLayout> Create(const plan::TargetT& target);
+  static absl::StatusOr<CudaPageLayout> Create(const plan::TargetT& target, plan::KvCache cache);
 };
 
 class CudaPagePool : public PagePool {

@@ -24,7 +24,7 @@ CudaProgram::~CudaProgram() {
 }
 
 absl::StatusOr<std::unique_ptr<PagePool>> CudaProgram::CreatePool(int32_t pages) {
-  return CudaPagePool::Create(context_, pages_, pages);
+  return CudaPagePool::Create(context_, own_pages_, pages);
 }
 
 absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
@@ -33,9 +33,10 @@ absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float
 }
 
 absl::Status CudaProgram::BringLogits(const Key& key, absl::Span<float> logits) {
+  if (!result_.has_value()) return context_.Synchronize();
   return Bring(
       logits.data(),
-      arena_.at() + static_cast<uint64_t>(Evaluate(buffers_[result_], key.first, key.second)),
+      arena_.at() + static_cast<uint64_t>(Evaluate(buffers_[*result_], key.first, key.second)),
       logits.size() * sizeof(float));
 }
 
@@ -58,22 +59,47 @@ absl::Status CudaProgram::Bring(void* to, CuDevicePtr from, size_t bytes) {
   return context_.Synchronize();
 }
 
-absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, PagePool& pool,
-                                                           size_t logit_floats) {
-  auto* pages = dynamic_cast<CudaPagePool*>(&pool);
-  if (pages == nullptr || !pages->Has(pages_)) {
+absl::Status CudaProgram::SendStates(const Step& step) {
+  uint8_t* to = staged_states_.data();
+  for (const absl::Span<const float> states : step.states) {
+    const auto count = static_cast<int64_t>(states.size());
+    ConvertFloats(DType::kF32, reinterpret_cast<const uint8_t*>(states.data()), states_type_, to,
+                  count);
+    to += RowBytes(states_type_, count);
+  }
+  const auto bytes = static_cast<size_t>(to - staged_states_.data());
+  if (bytes == 0) return absl::OkStatus();
+  return context_.Check(context_.driver().MemcpyHtoDAsync(states_.at(), staged_states_.data(),
+                                                          bytes, context_.stream()),
+                        "copying states");
+}
+
+absl::StatusOr<CudaPagePool*> CudaProgram::PoolOf(PagePool* pool,
+                                                  const CudaPageLayout& layout) const {
+  auto* pages = dynamic_cast<CudaPagePool*>(pool);
+  if (pages == nullptr || !pages->Has(layout)) {
     return absl::InvalidArgumentError("step: pages are not of this program");
   }
+  return pages;
+}
+
+absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, PagePool& pool,
+                                                           size_t logit_floats) {
+  QUIRE_ASSIGN_OR_RETURN(CudaPagePool * pages, PoolOf(&pool, own_pages_));
   QUIRE_RETURN_IF_ERROR(CheckStep(step, limits_, pages->page_count(), logit_floats));
+  CudaPagePool* encoder_pages = nullptr;
+  if (caches_ == StepCaches::kOwnAndEncoder) {
+    QUIRE_ASSIGN_OR_RETURN(encoder_pages, PoolOf(step.encoder_pool, encoder_pages_));
+  }
   QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
   ++steps_;
-  const int64_t page_tokens = limits_.reads_pages ? limits_.page_tokens : 0;
+  const int64_t page_tokens = limits_.page_tokens;
   const int64_t T = BucketOf(static_cast<int64_t>(step.ids.size()));
   const int64_t R = BucketOf(std::max<int64_t>(1, static_cast<int64_t>(step.logit_rows.size())));
   QUIRE_RETURN_IF_ERROR(MakeRoom({T, R, static_cast<int64_t>(step.sequences.size()),
-                                  page_tokens == 0 ? 0 : PagesOfStep(step, page_tokens)}));
-  QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages));
-  const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, staged_block_.data());
+                                  PagesOfStep(step, page_tokens, caches_)}));
+  QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages, encoder_pages));
+  const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, caches_, staged_block_.data());
   return Prepared{{T, R}, bucket, bytes};
 }
 
@@ -91,6 +117,7 @@ absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& 
   const bool is_graph = prepared.key.first <= kGraphRows && !device_.options().eager;
   if (is_graph && bucket.graph == nullptr) QUIRE_RETURN_IF_ERROR(Capture(&bucket));
   QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
+  QUIRE_RETURN_IF_ERROR(SendStates(step));
   QUIRE_RETURN_IF_ERROR(
       is_graph ? context_.Check(context_.driver().GraphLaunch(bucket.graph, context_.stream()),
                                 "launching a step")

@@ -12,6 +12,9 @@
 //   workspace  shared by launches; its first bytes are zero between them
 //   kernels'   what their Prepare() asks for
 //   block      the step (runtime/cuda/step_block.h)
+//   states     of `encode`, where it reads states: as kernels read them
+//   run        of `encode`: pages that last for a run. Layers have the same place: a layer is read
+//              before the next is written
 //   greatest   what a greedy choice needs of each row of logits
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
@@ -19,6 +22,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +31,7 @@
 #include "codegen/cuda/target_kernels.h"
 #include "codegen/row_operands.h"
 #include "codegen/spec.h"
+#include "runtime/cuda/cuda_biases.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_pages.h"
 #include "runtime/cuda/cuda_weights.h"
@@ -48,10 +53,13 @@ class CudaProgram : public Program {
   absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
   absl::Status RunGreedy(const Step& step, PagePool& pool,
                          absl::Span<GreatestLogit> greatest) override;
+  bool reads_encoder() const override { return limits_.reads_encoder; }
+  int64_t more_ids() const override { return limits_.more_ids(); }
+  int64_t states_width() const override { return limits_.states_width; }
   bool finds_greatest() const override { return finds_greatest_; }
   absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
                           LaunchWatcher watcher) override;
-  int64_t page_bytes() const override { return pages_.page_bytes; }
+  int64_t page_bytes() const override { return own_pages_.page_bytes; }
   absl::StatusOr<std::unique_ptr<PagePool>> CreatePool(int32_t pages) override;
   absl::Status Reserve(const StepRoom& room) override;
   absl::StatusOr<int64_t> SpareBytes() const override;
@@ -61,13 +69,21 @@ class CudaProgram : public Program {
  private:
   // Where an operand is: fixed memory, or to be found for each bucket.
   struct Operand {
-    enum class Place { kWeight, kIds, kPositions, kLogitRows, kBuffer, kLayer, kGreatest };
+    enum class Place { kWeight, kIds, kPositions, kLogitRows, kStates, kBuffer, kLayer, kGreatest };
     Place place = Place::kWeight;
     CuDevicePtr weight = 0;
-    uint32_t index = 0;  // of a buffer or layer
+    uint32_t index = 0;                         // of a buffer or layer
+    plan::KvCache cache = plan::KvCache::Self;  // of a layer
+  };
+  // A kernel with the pages of one cache: what is done for all of their launches once a step.
+  struct Use {
+    uint32_t kernel = 0;  // index into Target.kernels
+    plan::KvCache cache = plan::KvCache::Self;
+    CudaKernel::Preparation preparation = {};  // for the room that there is
+    int64_t plan_offset = 0;                   // of its memory
   };
   struct Launch {
-    uint32_t kernel = 0;  // index into Target.kernels
+    size_t use = 0;  // index into uses_
     bool rows_are_t = true;
     std::vector<Operand> operands;  // inputs, then outputs
   };
@@ -75,8 +91,6 @@ class CudaProgram : public Program {
     KernelSpec spec;
     RowOperands rows;  // of a row kernel
     std::vector<CuFunction> functions;
-    CudaKernel::Preparation preparation;  // for the room that there is
-    int64_t plan_offset = 0;              // of its memory
     bool is_used = false;
   };
   static constexpr size_t kNoLaunch = ~size_t{0};
@@ -113,14 +127,15 @@ class CudaProgram : public Program {
     friend bool operator==(const Room& a, const Room& b) = default;
   };
   struct RoomBytes {
-    int64_t arena = 0, workspace = 0, plans = 0, block = 0, greatest = 0;
-    int64_t all() const { return arena + workspace + plans + block + greatest; }
+    int64_t arena = 0, workspace = 0, plans = 0, block = 0, states = 0, run = 0, greatest = 0;
+    int64_t all() const { return arena + workspace + plans + block + states + run + greatest; }
   };
   // What a bucket's launches point to.
   struct Frame {
     int64_t T, R;
     StepLayout layout;
     const CudaPagePool& pool;
+    const CudaPagePool* encoder_pool;  // null where none is read
   };
 
   explicit CudaProgram(const CudaDevice& device) : device_(device), context_(device.context()) {}
@@ -128,25 +143,30 @@ class CudaProgram : public Program {
   // Loading (cuda_program_load.cc).
   absl::Status LoadKernels(const plan::TargetT& target, const plan::ProgramT& program,
                            const PlanFile& file);
-  absl::Status LoadFunctions(const CudaKernel& source, const std::vector<BuiltEntry>& built,
+  absl::Status LoadCaches(const plan::TargetT& target);
+  absl::Status LoadFunctions(const CudaKernel& source, absl::Span<const BuiltEntry> built,
                              Kernel* kernel);
   absl::Status AddGreatest(CudaKernelBuilder* builder);
   absl::Status LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
                            const WeightSource& source);
   absl::Status BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch,
                           const plan::TargetT& target);
+  absl::StatusOr<Operand> Bind(const plan::Operand& operand, size_t index,
+                               const plan::LaunchT& launch, const plan::ProgramT& program,
+                               const plan::TargetT& target) const;
+  size_t UseOf(uint32_t kernel, plan::KvCache cache);
 
   // Memory and resolving (cuda_program_bind.cc).
   absl::Status MakeRoom(const Room& wanted);
   RoomBytes BytesOf(const Room& room) const;
   absl::Status Allocate(const Room& room);
   absl::Status TooLarge(const Room& room, int64_t free_bytes) const;
-  absl::StatusOr<Bucket*> FindBucket(int64_t T, int64_t R, const CudaPagePool& pool);
+  absl::StatusOr<Bucket*> FindBucket(int64_t T, int64_t R, const CudaPagePool& pool,
+                                     const CudaPagePool* encoder_pool);
   absl::Status Resolve(const Frame& frame, Bucket* bucket) const;
-  absl::StatusOr<Call> ResolveCall(const CudaLaunch& launch, const Kernel& kernel,
-                                   const CudaKernel& source, const Launch* bound,
+  absl::StatusOr<Call> ResolveCall(const CudaLaunch& launch, const Use& use, const Launch* bound,
                                    const Frame& frame) const;
-  absl::StatusOr<uint64_t> ResolveArgument(const CudaArgument& argument, const Kernel& kernel,
+  absl::StatusOr<uint64_t> ResolveArgument(const CudaArgument& argument, const Use& use,
                                            const Launch* bound, const Frame& frame) const;
   CuDevicePtr Find(const Operand& operand, const Frame& frame) const;
   void Forget(std::map<Key, Bucket>::iterator bucket);
@@ -155,8 +175,10 @@ class CudaProgram : public Program {
   // Running (cuda_program.cc).
   absl::StatusOr<Prepared> Prepare(const Step& step, PagePool& pool, size_t logit_floats);
   absl::Status CopyBlock(const Prepared& prepared);
+  absl::StatusOr<CudaPagePool*> PoolOf(PagePool* pool, const CudaPageLayout& layout) const;
   // Enqueues a step; returns its buckets.
   absl::StatusOr<Key> Start(const Step& step, PagePool& pool, size_t logit_floats);
+  absl::Status SendStates(const Step& step);
   absl::Status Bring(void* to, CuDevicePtr from, size_t bytes);
   absl::Status BringLogits(const Key& key, absl::Span<float> logits);
   absl::Status Enqueue(const Bucket& bucket);
@@ -165,27 +187,32 @@ class CudaProgram : public Program {
 
   const CudaDevice& device_;
   const CudaContext& context_;
-  CudaPageLayout pages_;
+  plan::KvCache own_ = plan::KvCache::Self;  // the class of the pool that it is run with
+  CudaPageLayout own_pages_, encoder_pages_, run_layout_;
+  StepCaches caches_ = StepCaches::kNone;
   CudaKernels sources_;          // by index into Target.kernels; last the one that finds greatest
   std::vector<Kernel> kernels_;  // likewise
   bool finds_greatest_ = false;
   KernelUse kernel_use_;
   std::vector<CuLibrary> libraries_;
   CudaWeights weights_;
+  CudaBiases biases_;
+  std::vector<Use> uses_;
   std::vector<Launch> launches_;
   size_t plan_launches_ = 0;            // those of the plan, the first ones of launches_
   std::vector<LayerForm> layer_forms_;  // as Target.kv_layers
   std::vector<plan::Linear> buffers_;   // offsets into the arena
   std::vector<plan::Linear> buffer_bytes_;
   plan::Linear arena_form_;
-  uint32_t result_ = 0;  // the buffer that holds the logits
+  std::optional<uint32_t> result_;  // the buffer that holds the logits
   StepLimits limits_;
+  DType states_type_ = DType::kF32;  // in which kernels read states
 
   Room room_;
-  CudaMemory arena_, workspace_, plans_, block_, greatest_;
-  PinnedMemory staged_block_, staged_greatest_;
+  CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_, greatest_;
+  PinnedMemory staged_block_, staged_states_, staged_greatest_;
   std::map<Key, Bucket> resolved_;
-  uint64_t pool_number_ = 0;  // that resolved_ is for
+  std::pair<uint64_t, uint64_t> pool_numbers_;  // that resolved_ is for
   uint64_t steps_ = 0;
 };
 

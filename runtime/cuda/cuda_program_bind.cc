@@ -26,7 +26,12 @@ int64_t Grown(int64_t now, int64_t wanted) {
 
 absl::Status CudaProgram::Reserve(const StepRoom& room) {
   QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
-  return MakeRoom({BucketOf(room.rows), BucketOf(room.logit_rows), room.sequences, room.pages});
+  int64_t pages = room.pages;
+  if (caches_ == StepCaches::kOwnAndRun) {
+    // Of inputs as a whole, once for each cache.
+    pages = 2 * std::min(pages, room.rows / limits_.page_tokens + room.sequences);
+  }
+  return MakeRoom({BucketOf(room.rows), BucketOf(room.logit_rows), room.sequences, pages});
 }
 
 absl::Status CudaProgram::MakeRoom(const Room& wanted) {
@@ -43,10 +48,12 @@ absl::Status CudaProgram::MakeRoom(const Room& wanted) {
   ForgetAll();
   // Whatever fails, there is room for nothing until all is allocated.
   room_ = {};
-  for (CudaMemory* memory : {&arena_, &workspace_, &plans_, &block_, &greatest_}) {
+  for (CudaMemory* memory :
+       {&arena_, &workspace_, &plans_, &block_, &states_, &run_pages_, &greatest_}) {
     *memory = CudaMemory();
   }
   staged_block_ = PinnedMemory();
+  staged_states_ = PinnedMemory();
   staged_greatest_ = PinnedMemory();
   QUIRE_RETURN_IF_ERROR(Allocate(room));
   room_ = room;
@@ -56,14 +63,21 @@ absl::Status CudaProgram::MakeRoom(const Room& wanted) {
 CudaProgram::RoomBytes CudaProgram::BytesOf(const Room& room) const {
   RoomBytes bytes;
   bytes.arena = Evaluate(arena_form_, room.T, room.R);
-  bytes.block = StepLayout(room.T, room.R).pages + room.pages * int64_t{sizeof(int32_t)};
+  bytes.block = StepLayout(room.T, room.R, caches_).pages + room.pages * int64_t{sizeof(int32_t)};
+  if (caches_ == StepCaches::kOwnAndRun) {
+    bytes.run = (room.pages + 1) / 2 * run_layout_.greatest_layer_bytes;
+  }
+  bytes.states = RowBytes(states_type_, room.T * limits_.states_width);
   bytes.greatest = room.R * int64_t{sizeof(GreatestLogit)};
   for (size_t i = 0; i < kernels_.size(); ++i) {
     if (!kernels_[i].is_used) continue;
     for (const int64_t rows : BucketsUpTo(room.T)) {
       bytes.workspace = std::max(bytes.workspace, sources_[i]->Launches(rows).workspace_bytes);
     }
-    bytes.plans += Align(sources_[i]->Prepare(room.T, room.sequences, room.pages).plan_bytes);
+  }
+  for (const Use& use : uses_) {
+    bytes.plans +=
+        Align(sources_[use.kernel]->Prepare(room.T, room.sequences, room.pages).plan_bytes);
   }
   return bytes;
 }
@@ -91,16 +105,18 @@ absl::Status CudaProgram::Allocate(const Room& room) {
                          CudaMemory::Allocate(context_, bytes.workspace, "the workspace"));
   QUIRE_ASSIGN_OR_RETURN(plans_, CudaMemory::Allocate(context_, bytes.plans, "kernels' plans"));
   QUIRE_ASSIGN_OR_RETURN(block_, CudaMemory::Allocate(context_, bytes.block, "steps"));
+  QUIRE_ASSIGN_OR_RETURN(states_, CudaMemory::Allocate(context_, bytes.states, "states"));
+  QUIRE_ASSIGN_OR_RETURN(staged_states_, PinnedMemory::Allocate(context_, bytes.states));
+  QUIRE_ASSIGN_OR_RETURN(run_pages_,
+                         CudaMemory::Allocate(context_, bytes.run, "pages of an encoder's run"));
   QUIRE_ASSIGN_OR_RETURN(greatest_, CudaMemory::Allocate(context_, bytes.greatest, "choices"));
   QUIRE_ASSIGN_OR_RETURN(staged_block_, PinnedMemory::Allocate(context_, bytes.block));
   QUIRE_ASSIGN_OR_RETURN(staged_greatest_, PinnedMemory::Allocate(context_, bytes.greatest));
   int64_t plan_end = 0;
-  for (size_t i = 0; i < kernels_.size(); ++i) {
-    Kernel& kernel = kernels_[i];
-    if (!kernel.is_used) continue;
-    kernel.preparation = sources_[i]->Prepare(room.T, room.sequences, room.pages);
-    kernel.plan_offset = plan_end;
-    plan_end += Align(kernel.preparation.plan_bytes);
+  for (Use& use : uses_) {
+    use.preparation = sources_[use.kernel]->Prepare(room.T, room.sequences, room.pages);
+    use.plan_offset = plan_end;
+    plan_end += Align(use.preparation.plan_bytes);
   }
   return absl::OkStatus();
 }
@@ -113,9 +129,14 @@ absl::StatusOr<int64_t> CudaProgram::SpareBytes() const {
 }
 
 std::vector<MemoryUse> CudaProgram::Memory() const {
-  return {{"weights", weights_.bytes()},       {"activations", arena_.bytes()},
-          {"workspace", workspace_.bytes()},   {"kernels' plans", plans_.bytes()},
-          {"block of a step", block_.bytes()}, {"greedy choices", greatest_.bytes()}};
+  return {{"weights", weights_.bytes() + biases_.bytes()},
+          {"activations", arena_.bytes()},
+          {"workspace", workspace_.bytes()},
+          {"kernels' plans", plans_.bytes()},
+          {"block of a step", block_.bytes()},
+          {"states", states_.bytes()},
+          {"pages of an encoder's run", run_pages_.bytes()},
+          {"greedy choices", greatest_.bytes()}};
 }
 
 void CudaProgram::Forget(std::map<Key, Bucket>::iterator bucket) {
@@ -128,14 +149,18 @@ void CudaProgram::ForgetAll() {
 }
 
 absl::StatusOr<CudaProgram::Bucket*> CudaProgram::FindBucket(int64_t T, int64_t R,
-                                                             const CudaPagePool& pool) {
-  if (pool_number_ != pool.number()) ForgetAll();
-  pool_number_ = pool.number();
+                                                             const CudaPagePool& pool,
+                                                             const CudaPagePool* encoder_pool) {
+  const std::pair<uint64_t, uint64_t> numbers = {
+      pool.number(), encoder_pool == nullptr ? 0 : encoder_pool->number()};
+  if (pool_numbers_ != numbers) ForgetAll();
+  pool_numbers_ = numbers;
   const auto [found, is_new] = resolved_.try_emplace({T, R});
   Bucket& bucket = found->second;
   bucket.last_step = steps_;
   if (!is_new) return &bucket;
-  const absl::Status status = Resolve({T, R, StepLayout(T, R), pool}, &bucket);
+  const absl::Status status =
+      Resolve({T, R, StepLayout(T, R, caches_), pool, encoder_pool}, &bucket);
   if (!status.ok()) {
     resolved_.erase(found);
     return status;
@@ -149,22 +174,21 @@ absl::StatusOr<CudaProgram::Bucket*> CudaProgram::FindBucket(int64_t T, int64_t 
 }
 
 absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
-  for (size_t i = 0; i < kernels_.size(); ++i) {
-    for (const CudaLaunch& launch : kernels_[i].preparation.launches) {
-      QUIRE_ASSIGN_OR_RETURN(Call call,
-                             ResolveCall(launch, kernels_[i], *sources_[i], nullptr, frame));
+  for (const Use& use : uses_) {
+    for (const CudaLaunch& launch : use.preparation.launches) {
+      QUIRE_ASSIGN_OR_RETURN(Call call, ResolveCall(launch, use, nullptr, frame));
       bucket->calls.push_back(std::move(call));
     }
   }
   for (const Launch& bound : launches_) {
-    const CudaKernel& source = *sources_[bound.kernel];
-    const CudaLaunches launches = source.Launches(bound.rows_are_t ? frame.T : frame.R);
+    const Use& use = uses_[bound.use];
+    const CudaLaunches launches =
+        sources_[use.kernel]->Launches(bound.rows_are_t ? frame.T : frame.R);
     if (launches.workspace_bytes > workspace_.bytes()) {
       return absl::InternalError("cuda: a kernel's workspace grows with fewer rows");
     }
     for (const CudaLaunch& launch : launches.launches) {
-      QUIRE_ASSIGN_OR_RETURN(Call call,
-                             ResolveCall(launch, kernels_[bound.kernel], source, &bound, frame));
+      QUIRE_ASSIGN_OR_RETURN(Call call, ResolveCall(launch, use, &bound, frame));
       call.launch = static_cast<size_t>(&bound - launches_.data());
       bucket->calls.push_back(std::move(call));
     }
@@ -172,14 +196,12 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& launch,
-                                                           const Kernel& kernel,
-                                                           const CudaKernel& source,
+absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& launch, const Use& use,
                                                            const Launch* bound,
                                                            const Frame& frame) const {
-  const CudaEntry& entry = source.entries()[launch.entry];
+  const CudaEntry& entry = sources_[use.kernel]->entries()[launch.entry];
   Call call;
-  call.function = kernel.functions[launch.entry];
+  call.function = kernels_[use.kernel].functions[launch.entry];
   call.grid = static_cast<unsigned>(launch.grid);
   call.threads = static_cast<unsigned>(entry.block_threads);
   call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
@@ -187,12 +209,12 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
   call.maps.reserve(launch.tensor_maps.size());
   for (const CudaArgument& argument : launch.arguments) {
     if (argument.kind != CudaArgument::Kind::kTensorMap) {
-      QUIRE_ASSIGN_OR_RETURN(const uint64_t word, ResolveArgument(argument, kernel, bound, frame));
+      QUIRE_ASSIGN_OR_RETURN(const uint64_t word, ResolveArgument(argument, use, bound, frame));
       call.arguments.push_back(&call.words.emplace_back(word));
       continue;
     }
     const CudaTensorMap& map = launch.tensor_maps[static_cast<size_t>(argument.value)];
-    QUIRE_ASSIGN_OR_RETURN(const CuDevicePtr base, ResolveArgument(map.base, kernel, bound, frame));
+    QUIRE_ASSIGN_OR_RETURN(const CuDevicePtr base, ResolveArgument(map.base, use, bound, frame));
     QUIRE_ASSIGN_OR_RETURN(const EncodedTensorMap encoded,
                            EncodeTensorMap(context_.driver(), map, base));
     if (call.maps.size() == call.maps.capacity()) {
@@ -204,10 +226,11 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
 }
 
 // The value of an argument that is no tensor map.
-absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argument,
-                                                      const Kernel& kernel, const Launch* bound,
+absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argument, const Use& use,
+                                                      const Launch* bound,
                                                       const Frame& frame) const {
   const auto value = static_cast<uint64_t>(argument.value);
+  const StepLayout::Cache& cache = use.cache == own_ ? frame.layout.own : frame.layout.other;
   const auto in_block = [&](int64_t offset) { return block_.at() + static_cast<uint64_t>(offset); };
   switch (argument.kind) {
     case CudaArgument::Kind::kOperand:
@@ -219,15 +242,15 @@ absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argume
     case CudaArgument::Kind::kWorkspace:
       return workspace_.at() + value;
     case CudaArgument::Kind::kPlan:
-      return plans_.at() + static_cast<uint64_t>(kernel.plan_offset) + value;
+      return plans_.at() + static_cast<uint64_t>(use.plan_offset) + value;
     case CudaArgument::Kind::kHeader:
       return in_block(frame.layout.header);
     case CudaArgument::Kind::kSequences:
-      return in_block(frame.layout.sequences);
+      return in_block(cache.sequences);
     case CudaArgument::Kind::kPages:
       return in_block(frame.layout.pages);
     case CudaArgument::Kind::kTokenSlots:
-      return in_block(frame.layout.token_slots);
+      return in_block(cache.token_slots);
     case CudaArgument::Kind::kInt32:
       return value;
     case CudaArgument::Kind::kTensorMap:
@@ -247,13 +270,16 @@ CuDevicePtr CudaProgram::Find(const Operand& operand, const Frame& frame) const 
       return in_block(frame.layout.positions);
     case Operand::Place::kLogitRows:
       return in_block(frame.layout.logit_rows);
+    case Operand::Place::kStates:
+      return states_.at();
     case Operand::Place::kBuffer:
       return arena_.at() +
              static_cast<uint64_t>(Evaluate(buffers_[operand.index], frame.T, frame.R));
     case Operand::Place::kGreatest:
       return greatest_.at();
     case Operand::Place::kLayer:
-      return frame.pool.layer(operand.index);
+      if (operand.cache == plan::KvCache::Encoder) return run_pages_.at();
+      return (operand.cache == own_ ? frame.pool : *frame.encoder_pool).layer(operand.index);
   }
   return 0;
 }

@@ -37,16 +37,8 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice&
   if (program == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
   }
-  const bool has_encoder =
-      std::any_of(target.kv_layers.begin(), target.kv_layers.end(),
-                  [](const auto& layer) { return layer->cache != plan::KvCache::Self; });
-  if (has_encoder || program->results.empty()) {
-    return WithLine(absl::UnimplementedError("cuda: a model with an encoder"), "fix",
-                    "run it on the CPU with --device cpu");
-  }
   std::unique_ptr<CudaProgram> loaded(new CudaProgram(device));
   QUIRE_RETURN_IF_ERROR(device.context().MakeCurrent());
-  QUIRE_ASSIGN_OR_RETURN(loaded->pages_, CudaPageLayout::Create(target));
   for (const auto& buffer : program->buffers) {
     loaded->buffers_.push_back(*buffer->offset);
     loaded->buffer_bytes_.push_back(*buffer->bytes);
@@ -58,7 +50,11 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice&
   }
   loaded->arena_form_ = *program->arena;
   QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
-  loaded->result_ = program->results[0].index();
+  if (!program->results.empty()) loaded->result_ = program->results[0].index();
+  for (const auto& argument : program->arguments) {
+    if (argument->name == "states") loaded->states_type_ = *ParseDType(argument->dtype);
+  }
+  QUIRE_RETURN_IF_ERROR(loaded->LoadCaches(target));
   QUIRE_RETURN_IF_ERROR(loaded->LoadKernels(target, *program, weights.plan()));
   QUIRE_RETURN_IF_ERROR(loaded->LoadWeights(target, *program, weights));
   for (const auto& launch : program->launches) {
@@ -67,15 +63,30 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice&
   loaded->plan_launches_ = loaded->launches_.size();
   if (loaded->finds_greatest_) {
     CudaProgram::Launch last;
-    last.kernel = static_cast<uint32_t>(loaded->kernels_.size() - 1);
+    last.use = loaded->UseOf(static_cast<uint32_t>(loaded->kernels_.size() - 1), loaded->own_);
     last.rows_are_t = false;
     last.operands.resize(2);
     last.operands[0].place = Operand::Place::kBuffer;
-    last.operands[0].index = loaded->result_;
+    last.operands[0].index = *loaded->result_;
     last.operands[1].place = Operand::Place::kGreatest;
     loaded->launches_.push_back(std::move(last));
   }
   return loaded;
+}
+
+absl::Status CudaProgram::LoadCaches(const plan::TargetT& target) {
+  if (limits_.is_encode) own_ = plan::KvCache::Cross;
+  QUIRE_ASSIGN_OR_RETURN(own_pages_, CudaPageLayout::Create(target, own_));
+  QUIRE_ASSIGN_OR_RETURN(encoder_pages_, CudaPageLayout::Create(target, plan::KvCache::Cross));
+  QUIRE_ASSIGN_OR_RETURN(run_layout_, CudaPageLayout::Create(target, plan::KvCache::Encoder));
+  if (limits_.reads_pages) caches_ = StepCaches::kOwn;
+  if (limits_.reads_encoder) caches_ = StepCaches::kOwnAndEncoder;
+  if (limits_.is_encode && run_layout_.page_bytes > 0) caches_ = StepCaches::kOwnAndRun;
+  if (caches_ > StepCaches::kOwn && !limits_.reads_pages) {
+    return absl::UnimplementedError(
+        "cuda: an encoder, and a program without keys and values of its own");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::ProgramT& program,
@@ -91,14 +102,23 @@ absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::P
     kernel.rows = RowOperandsOf(*module.funcs[0]);
   }
   for (const auto& launch : program.launches) kernels_[launch->kernel].is_used = true;
+  std::vector<const CudaEntry*> entries;
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    if (!kernels_[i].is_used) continue;
+    for (const CudaEntry& entry : sources_[i]->entries()) entries.push_back(&entry);
+  }
   CudaKernelBuilder builder({device_.architecture(), device_.options().jit, device_.threads()},
                             KernelCache(device_.options().kernel_cache_dir));
   QUIRE_RETURN_IF_ERROR(AddPlanBinaries(target, device_.architecture(), file, &builder));
-  QUIRE_ASSIGN_OR_RETURN(const auto built, BuildCudaKernels(sources_, &builder));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<BuiltEntry> built, builder.Build(entries));
+  absl::Span<const BuiltEntry> left(built);
   for (size_t i = 0; i < kernels_.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(LoadFunctions(*sources_[i], built[i], &kernels_[i]));
+    if (!kernels_[i].is_used) continue;
+    const size_t count = sources_[i]->entries().size();
+    QUIRE_RETURN_IF_ERROR(LoadFunctions(*sources_[i], left.first(count), &kernels_[i]));
+    left.remove_prefix(count);
   }
-  QUIRE_RETURN_IF_ERROR(AddGreatest(&builder));
+  if (result_.has_value()) QUIRE_RETURN_IF_ERROR(AddGreatest(&builder));
   const CudaKernelBuilder::Counters& counters = builder.counters();
   kernel_use_ = {counters.in_plan, counters.in_cache, counters.compiled, counters.ms};
   return absl::OkStatus();
@@ -120,7 +140,7 @@ absl::Status CudaProgram::AddGreatest(CudaKernelBuilder* builder) {
 }
 
 absl::Status CudaProgram::LoadFunctions(const CudaKernel& source,
-                                        const std::vector<BuiltEntry>& built, Kernel* kernel) {
+                                        absl::Span<const BuiltEntry> built, Kernel* kernel) {
   const CudaDriver& driver = context_.driver();
   for (size_t e = 0; e < built.size(); ++e) {
     const CudaEntry& entry = source.entries()[e];
@@ -151,57 +171,92 @@ absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::P
     for (size_t i = 0; i < launch->inputs.size(); ++i) {
       const plan::Operand& input = launch->inputs[i];
       if (input.kind() != plan::OperandKind::Weight) continue;
+      if (std::holds_alternative<AttentionSpec>(kernels_[launch->kernel].spec)) {
+        const auto& spec = std::get<AttentionSpec>(kernels_[launch->kernel].spec);
+        QUIRE_RETURN_IF_ERROR(biases_.Add(*target.weights[input.index()],
+                                          {input.index(), launch->kernel}, spec, source));
+        continue;
+      }
       const DType stored = *ParseDType(target.weights[input.index()]->dtype);
       QUIRE_RETURN_IF_ERROR(
           weights_.Want(target, input.index(), TypeRead(kernels_[launch->kernel].spec, i, stored)));
     }
   }
+  QUIRE_RETURN_IF_ERROR(biases_.Upload(context_));
   return weights_.Upload(context_, target, source, device_.threads());
+}
+
+absl::StatusOr<CudaProgram::Operand> CudaProgram::Bind(const plan::Operand& operand, size_t index,
+                                                       const plan::LaunchT& launch,
+                                                       const plan::ProgramT& program,
+                                                       const plan::TargetT& target) const {
+  Operand bound;
+  bound.index = operand.index();
+  switch (operand.kind()) {
+    case plan::OperandKind::Argument: {
+      const std::string& name = program.arguments[operand.index()]->name;
+      if (name == "ids") {
+        bound.place = Operand::Place::kIds;
+      } else if (name == "pos") {
+        bound.place = Operand::Place::kPositions;
+      } else if (name == "rows") {
+        bound.place = Operand::Place::kLogitRows;
+      } else if (name == "states") {
+        bound.place = Operand::Place::kStates;
+      } else {
+        return Bad(launch, absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows, states"));
+      }
+      return bound;
+    }
+    case plan::OperandKind::Buffer:
+      bound.place = Operand::Place::kBuffer;
+      return bound;
+    case plan::OperandKind::Weight: {
+      const KernelSpec& spec = kernels_[launch.kernel].spec;
+      if (std::holds_alternative<AttentionSpec>(spec)) {
+        bound.weight = biases_.Find({operand.index(), launch.kernel});
+        return bound;
+      }
+      const DType stored = *ParseDType(target.weights[operand.index()]->dtype);
+      bound.weight = weights_.Find(operand.index(), TypeRead(spec, index, stored));
+      return bound;
+    }
+    case plan::OperandKind::KvLayer:
+      bound.place = Operand::Place::kLayer;
+      bound.cache = target.kv_layers[operand.index()]->cache;
+      return bound;
+    case plan::OperandKind::None:
+      break;
+  }
+  return Bad(launch, "an operand is missing");
+}
+
+size_t CudaProgram::UseOf(uint32_t kernel, plan::KvCache cache) {
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    if (uses_[i].kernel == kernel && uses_[i].cache == cache) return i;
+  }
+  uses_.push_back({kernel, cache});
+  return uses_.size() - 1;
 }
 
 absl::Status CudaProgram::BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch,
                                      const plan::TargetT& target) {
   Launch bound;
-  bound.kernel = launch.kernel;
   bound.rows_are_t = launch.rows == "T";
-  const KernelSpec& spec = kernels_[launch.kernel].spec;
-  const auto bind = [&](const plan::Operand& operand, size_t i) -> absl::Status {
-    Operand& to = bound.operands.emplace_back();
-    to.index = operand.index();
-    switch (operand.kind()) {
-      case plan::OperandKind::Argument: {
-        const std::string& name = program.arguments[operand.index()]->name;
-        if (name == "ids") {
-          to.place = Operand::Place::kIds;
-        } else if (name == "pos") {
-          to.place = Operand::Place::kPositions;
-        } else if (name == "rows") {
-          to.place = Operand::Place::kLogitRows;
-        } else {
-          return Bad(launch, absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows"));
-        }
-        return absl::OkStatus();
+  std::optional<plan::KvCache> cache;
+  for (const auto* operands : {&launch.inputs, &launch.outputs}) {
+    for (size_t i = 0; i < operands->size(); ++i) {
+      QUIRE_ASSIGN_OR_RETURN(const Operand operand,
+                             Bind((*operands)[i], i, launch, program, target));
+      bound.operands.push_back(operand);
+      if (operand.place != Operand::Place::kLayer) continue;
+      if (cache.value_or(operand.cache) != operand.cache) {
+        return Bad(launch, "works on pages of two caches");
       }
-      case plan::OperandKind::Buffer:
-        to.place = Operand::Place::kBuffer;
-        return absl::OkStatus();
-      case plan::OperandKind::Weight:
-        to.weight =
-            weights_.Find(operand.index(),
-                          TypeRead(spec, i, *ParseDType(target.weights[operand.index()]->dtype)));
-        return absl::OkStatus();
-      case plan::OperandKind::KvLayer:
-        to.place = Operand::Place::kLayer;
-        return absl::OkStatus();
-      case plan::OperandKind::None:
-        break;
+      cache = operand.cache;
     }
-    return Bad(launch, "an operand is missing");
-  };
-  for (size_t i = 0; i < launch.inputs.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(bind(launch.inputs[i], i));
   }
-  for (const plan::Operand& output : launch.outputs) QUIRE_RETURN_IF_ERROR(bind(output, 0));
+  bound.use = UseOf(launch.kernel, cache.value_or(own_));
   QUIRE_RETURN_IF_ERROR(LimitLookups(kernels_[launch.kernel].rows, program, launch, limits_));
   launches_.push_back(std::move(bound));
   return absl::OkStatus();

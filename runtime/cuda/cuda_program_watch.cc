@@ -37,8 +37,8 @@ class CudaProgram::StepMemory : public LaunchMemory {
       return absl::UnimplementedError("the device does not show what an encoder left");
     }
     const SequenceRows& rows = step_.sequences[sequence];
-    const int64_t page_tokens = program_.pages_.page_tokens;
-    const int64_t page_bytes = program_.pages_.layer_bytes[layer];
+    const int64_t page_tokens = program_.own_pages_.page_tokens;
+    const int64_t page_bytes = program_.own_pages_.layer_bytes[layer];
     const int64_t dim = is_v ? form.v_dim : form.k_dim, row_bytes = dim * form.element_bytes;
     const int64_t first = is_v ? form.heads * page_tokens * form.k_dim * form.element_bytes : 0;
     std::vector<uint8_t> read;
@@ -75,6 +75,7 @@ absl::Status CudaProgram::RunWatched(const Step& step, PagePool& pool, absl::Spa
                                      LaunchWatcher watcher) {
   QUIRE_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(step, pool, logits.size()));
   QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
+  QUIRE_RETURN_IF_ERROR(SendStates(step));
   const StepMemory memory(*this, step, dynamic_cast<const CudaPagePool&>(pool), prepared.key);
   const std::vector<Call>& calls = prepared.bucket->calls;
   for (size_t i = 0; i < calls.size(); ++i) {

@@ -15,9 +15,42 @@ constexpr int64_t kAlignment = 16;
 
 int64_t Align(int64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
 
-int64_t PagesOf(const SequenceRows& sequence, int64_t page_tokens) {
-  return (sequence.context_tokens + page_tokens - 1) / page_tokens;
+int64_t PagesFor(int64_t tokens, int64_t page_tokens) {
+  return (tokens + page_tokens - 1) / page_tokens;
 }
+
+// Block tables, one after another, and rows' places in them.
+class Tables {
+ public:
+  Tables(int64_t page_tokens, int32_t* pages) : page_tokens_(page_tokens), pages_(pages) {}
+
+  // Of a sequence's `tokens`, whose pages are `page_of(i)`.
+  template <typename PageOf>
+  StepSequence Add(const SequenceRows& sequence, int64_t tokens, const PageOf& page_of) {
+    const StepSequence added = {sequence.first_row, sequence.rows, static_cast<int32_t>(tokens),
+                                end_};
+    for (int64_t i = 0; i < PagesFor(tokens, page_tokens_); ++i) {
+      // A page before the window may be gone. Its entry names a page all the same: a tile that
+      // begins before the window reads there what it then masks.
+      pages_[end_++] = std::max(page_of(i), 0);
+    }
+    return added;
+  }
+  void Place(const StepSequence& sequence, int32_t* slots) const {
+    for (int32_t i = 0; i < sequence.rows; ++i) {
+      const int64_t token = sequence.context - sequence.rows + i;
+      const int64_t page = pages_[sequence.pages_begin + token / page_tokens_];
+      slots[sequence.first_row + i] =
+          static_cast<int32_t>(page * page_tokens_ + token % page_tokens_);
+    }
+  }
+  int32_t end() const { return end_; }
+
+ private:
+  const int64_t page_tokens_;
+  int32_t* const pages_;
+  int32_t end_ = 0;
+};
 
 }  // namespace
 
@@ -36,27 +69,38 @@ std::vector<int64_t> BucketsUpTo(int64_t rows) {
   }
 }
 
-StepLayout::StepLayout(int64_t T, int64_t R) {
+StepLayout::StepLayout(int64_t T, int64_t R, StepCaches caches) {
   const auto after = [](int64_t offset, int64_t count, size_t bytes) {
     return Align(offset + count * static_cast<int64_t>(bytes));
   };
+  const bool has_other = caches > StepCaches::kOwn;
   ids = after(header, 1, sizeof(StepHeader));
   positions = after(ids, T, sizeof(int32_t));
-  token_slots = after(positions, T, sizeof(int32_t));
-  logit_rows = after(token_slots, T, sizeof(int32_t));
-  sequences = after(logit_rows, R, sizeof(int32_t));
-  pages = after(sequences, T, sizeof(StepSequence));
+  own.token_slots = after(positions, T, sizeof(int32_t));
+  logit_rows = after(own.token_slots, T, sizeof(int32_t));
+  own.sequences = after(logit_rows, R, sizeof(int32_t));
+  other.sequences = after(own.sequences, T, sizeof(StepSequence));
+  other.token_slots = after(other.sequences, has_other ? T : 0, sizeof(StepSequence));
+  pages = after(other.token_slots, caches == StepCaches::kOwnAndRun ? T : 0, sizeof(int32_t));
 }
 
-int64_t PagesOfStep(const Step& step, int64_t page_tokens) {
+int64_t PagesOfStep(const Step& step, int64_t page_tokens, StepCaches caches) {
   int64_t pages = 0;
-  for (const SequenceRows& sequence : step.sequences) pages += PagesOf(sequence, page_tokens);
+  if (caches == StepCaches::kNone) return pages;
+  for (const SequenceRows& sequence : step.sequences) {
+    const int64_t own = PagesFor(sequence.context_tokens, page_tokens);
+    pages += own;
+    if (caches == StepCaches::kOwnAndRun) pages += own;
+    if (caches == StepCaches::kOwnAndEncoder) {
+      pages += PagesFor(sequence.encoder_tokens, page_tokens);
+    }
+  }
   return pages;
 }
 
 int64_t WriteStepBlock(const Step& step, int64_t T, int64_t R, int64_t page_tokens,
-                       uint8_t* block) {
-  const StepLayout layout(T, R);
+                       StepCaches caches, uint8_t* block) {
+  const StepLayout layout(T, R, caches);
   const auto copy = [&](int64_t offset, absl::Span<const int32_t> values, int64_t count) {
     auto* to = reinterpret_cast<int32_t*>(block + offset);
     std::fill(std::copy(values.begin(), values.end(), to), to + count, 0);
@@ -64,33 +108,44 @@ int64_t WriteStepBlock(const Step& step, int64_t T, int64_t R, int64_t page_toke
   copy(layout.ids, step.ids, T);
   copy(layout.positions, step.positions, T);
   copy(layout.logit_rows, step.logit_rows, R);
-  auto* slots = reinterpret_cast<int32_t*>(block + layout.token_slots);
-  auto* sequences = reinterpret_cast<StepSequence*>(block + layout.sequences);
-  auto* pages = reinterpret_cast<int32_t*>(block + layout.pages);
+  const auto sequences_at = [&](const StepLayout::Cache& cache) {
+    return reinterpret_cast<StepSequence*>(block + cache.sequences);
+  };
+  const auto slots_at = [&](const StepLayout::Cache& cache) {
+    return reinterpret_cast<int32_t*>(block + cache.token_slots);
+  };
+  const bool has_run = caches == StepCaches::kOwnAndRun;
+  int32_t* const slots = slots_at(layout.own);
+  int32_t* const run_slots = has_run ? slots_at(layout.other) : nullptr;
   std::fill(slots, slots + T, -1);
-  int32_t pages_end = 0;
+  if (has_run) std::fill(run_slots, run_slots + T, -1);
+  StepSequence* own = sequences_at(layout.own);
+  StepSequence* other = sequences_at(layout.other);
+  Tables tables(page_tokens, reinterpret_cast<int32_t*>(block + layout.pages));
+  int32_t run_pages = 0;
   for (const SequenceRows& sequence : step.sequences) {
-    *sequences++ = {sequence.first_row, sequence.rows, sequence.context_tokens, pages_end};
-    if (page_tokens == 0) continue;
-    const int64_t first = sequence.context_tokens - sequence.rows;
-    for (int32_t i = 0; i < sequence.rows; ++i) {
-      const int64_t token = first + i;
-      const int64_t page = sequence.pages[static_cast<size_t>(token / page_tokens)];
-      slots[sequence.first_row + i] =
-          static_cast<int32_t>(page * page_tokens + token % page_tokens);
+    if (caches == StepCaches::kNone) {
+      *own++ = {sequence.first_row, sequence.rows, sequence.context_tokens, 0};
+      continue;
     }
-    // A page before the window may be gone. Its entry names a page all the same: a tile that begins
-    // before the window reads there what it then masks.
-    for (const int32_t page :
-         sequence.pages.first(static_cast<size_t>(PagesOf(sequence, page_tokens)))) {
-      pages[pages_end++] = std::max(page, 0);
+    *own = tables.Add(sequence, sequence.context_tokens,
+                      [&](int64_t i) { return sequence.pages[static_cast<size_t>(i)]; });
+    tables.Place(*own++, slots);
+    if (caches == StepCaches::kOwnAndEncoder) {
+      *other++ = tables.Add(sequence, sequence.encoder_tokens, [&](int64_t i) {
+        return sequence.encoder_pages[static_cast<size_t>(i)];
+      });
+    }
+    if (has_run) {
+      *other = tables.Add(sequence, sequence.context_tokens, [&](int64_t) { return run_pages++; });
+      tables.Place(*other++, run_slots);
     }
   }
   const StepHeader header = {static_cast<int32_t>(step.ids.size()),
-                             static_cast<int32_t>(step.sequences.size()), pages_end,
+                             static_cast<int32_t>(step.sequences.size()), tables.end(),
                              static_cast<int32_t>(step.logit_rows.size())};
   std::memcpy(block + layout.header, &header, sizeof header);
-  return layout.pages + pages_end * static_cast<int64_t>(sizeof(int32_t));
+  return layout.pages + tables.end() * static_cast<int64_t>(sizeof(int32_t));
 }
 
 }  // namespace quire

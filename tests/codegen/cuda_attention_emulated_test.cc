@@ -10,6 +10,7 @@
 
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/kernels/step.cuh"
+#include "codegen/relative_bias.h"
 #include "gtest/gtest.h"
 #include "tests/codegen/cuda_attention_kernels.h"
 #include "tests/codegen/cuda_emulator.h"
@@ -83,7 +84,17 @@ QUIRE_WARPGROUP_KERNEL(warpgroup_tree)
 template <typename Kernel>
 struct Model {
   using Element = typename Kernel::Element;
-  AttentionSpec spec = Kernel::Spec();
+  AttentionSpec spec = SpecOf();
+
+  // Where every row sees everything, biases by distance are those of buckets on both sides.
+  static AttentionSpec SpecOf() {
+    AttentionSpec spec = Kernel::Spec();
+    if (spec.causal || spec.bias_distances == 0) return spec;
+    spec.buckets = 8, spec.max_distance = spec.bias_distances / 2, spec.both_directions = true;
+    EXPECT_EQ(BiasDistances(spec), spec.bias_distances);
+    spec.bias_distances = 0;
+    return spec;
+  }
 
   Element Query(const Part& part, int64_t position, int64_t element) const {
     return FromFloat<Element>(Value("q", part.seed, position, element));
@@ -133,6 +144,7 @@ struct Model {
         score +=
             Bias(head, std::clamp<int64_t>(position - token + zero, 0, spec.bias_distances - 1));
       }
+      if (spec.buckets > 0) score += Bias(head, BucketOfDistance(spec, token - position));
       const double p = std::exp(score);
       sum += p;
       for (int64_t i = 0; i < spec.dv; ++i) {
@@ -223,6 +235,13 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
   for (int64_t head = 0; head < spec.hq; ++head) {
     for (int64_t i = 0; i < spec.bias_distances; ++i) bias.push_back(model.Bias(head, i));
     sinks.push_back(model.Sink(head));
+  }
+  if (spec.buckets > 0) {
+    std::vector<float> table;
+    for (int64_t bucket = 0; bucket < spec.buckets; ++bucket) {
+      for (int64_t head = 0; head < spec.hq; ++head) table.push_back(model.Bias(head, bucket));
+    }
+    bias = BiasesByDistance(spec, table);
   }
 
   const CudaKernel::Preparation preparation =
@@ -340,7 +359,9 @@ TEST(CudaAttentionEmulatedTest, WindowCapAlibiBiasAndSinks) {
 }
 
 TEST(CudaAttentionEmulatedTest, FullAttention) {
-  const std::vector<Part> parts = {{1, 1, 70}, {2, 40, 40}, {3, 10, 300}, {4, 3, 0}};
+  // Over an encoder's output there may be more rows than tokens.
+  const std::vector<Part> parts = {{1, 1, 70},  {2, 40, 40}, {3, 10, 300}, {4, 3, 0},
+                                   {5, 40, 11}, {6, 2, 1},   {7, 33, 0}};
   const Rows rows = RunStep<full_kernel>(parts, 2);
   ExpectClose<full_kernel>(parts, rows);
   ExpectSame(RunStep<full_kernel>({parts[1]}, 1), rows, "alone");

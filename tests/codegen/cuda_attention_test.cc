@@ -80,6 +80,25 @@ TEST(CudaAttentionTest, SourceOfASpec) {
   EXPECT_EQ(kernel->entries()[2].entry, "attention_plan");
 }
 
+// The device unrolls the table when it loads it: the kernel's table is by distance.
+TEST(CudaAttentionTest, BiasesByBucketsAreReadByDistance) {
+  AttentionSpec spec = Spec(4, 4, 64);
+  spec.buckets = 32, spec.max_distance = 128;
+  for (const bool causal : {true, false}) {
+    spec.causal = causal, spec.both_directions = !causal;
+    const auto kernel = Make(spec, kHopper.limits);
+    const std::string& source = kernel->entries()[0].source;
+    EXPECT_THAT(source, HasSubstr(causal ? "kBiasDistances = 129," : "kBiasDistances = 257,"));
+    EXPECT_THAT(source, HasSubstr("const float* bias, Element* y"));
+    EXPECT_THAT(source, HasSubstr(" buckets=32 distance=128 direction="));
+    // q, layer, bias, y, pages, plan
+    EXPECT_EQ(kernel->Launches(1).launches[0].arguments.size(), 6u);
+  }
+  spec.causal = true, spec.tree_words = 1;
+  EXPECT_EQ(MakeCudaAttention(spec, kHopper.limits).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
 // Launches say nothing of the batch but its bucket.
 TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   AttentionSpec spec = Spec(32, 8, 128);

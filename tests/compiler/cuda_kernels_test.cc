@@ -99,12 +99,6 @@ TEST_P(CudaKernelsTest, OfEveryConfigurationCompileWithoutSpills) {
   for (const auto& [name, target] : Lowered(all || architecture == "sm_90a")) {
     ASSERT_TRUE(target.ok()) << name << ": " << target.status();
     absl::StatusOr<CudaKernels> kernels = MakeCudaKernels(*target, limits);
-    // CUDA has no biases by buckets of distances, which T5's attention has.
-    if (absl::IsUnimplemented(kernels.status()) &&
-        absl::StrContains(kernels.status().message(), " buckets=")) {
-      std::printf("not on CUDA: %s\n", name.c_str());
-      continue;
-    }
     ASSERT_TRUE(kernels.ok()) << name << ": " << kernels.status();
     for (const auto& kernel : *kernels) {
       for (const CudaEntry& entry : kernel->entries()) {

@@ -72,7 +72,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gpt_bigcode_mha", "{}", "%l0.ks = slice %l0.qkvh {axis=2, begin=1, end=2}"},
         Case{"bloom", "{}", "%l0.biased = alibi %l0.scaled {alibi_max=8} : f32[6,T,T]"},
         Case{"bloom", R"({"hidden_size": null, "n_embed": 48})", "linear %norm, %embed.w"},
-        Case{"bloom_post_norm", "{}", "%l0.x = add %l0.attn_norm, %l0.o"}));
+        Case{"bloom_post_norm", "{}", "%l0.x = add %l0.attn_norm, %l0.o"},
+        Case{"mllama", "{}", "func @step(%ids: i32[T], %pos: i32[T], %states: f32[S,32]) {"},
+        Case{"mllama", "{}", "%l1.attn_gate = mul %l1.o, %l1.attn_gate.row : f32[T,32]"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Refused, ConfigTest,
@@ -126,6 +128,11 @@ INSTANTIATE_TEST_SUITE_P(
              "UNIMPLEMENTED: decoder_attention_heads=2 differs from encoder_attention_heads=4"},
         Case{"bart", R"({"normalize_before": true})",
              "UNIMPLEMENTED: normalize_before=true is not supported"},
+        Case{"mllama", R"({"cross_attention_layers": [1, 4]})",
+             "INVALID_ARGUMENT: cross_attention_layers=an array of 2 holds 4"},
+        Case{"mllama", R"({"tie_word_embeddings": true})",
+             "UNIMPLEMENTED: tie_word_embeddings=true is not supported"},
+        Case{"mllama", R"({"vision_output_dim": 7})", "key vision_output_dim is not known"},
         Case{"bloom", R"({"n_embed": 64})", "n_embed=64 differs from hidden_size=48"},
         Case{"bloom", R"({"n_inner": 64})", "UNIMPLEMENTED: n_inner=64 is not supported"}));
 

@@ -146,8 +146,9 @@ TEST(ModelTest, AnUnknownArchitectureListsTheKnownOnes) {
       BuildFrom(With(TinyLlamaConfig(), R"({"model_type": "qwen4"})"), TinyLlamaTensors());
   EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(ErrorOf(model), HasSubstr("model_type=\"qwen4\" is not a known architecture"));
-  EXPECT_THAT(ErrorOf(model), HasSubstr("allowed: bart, bloom, gemma3_text, gpt2, gpt_bigcode, "
-                                        "llama, mbart, mistral, mt5, qwen2, qwen3, t5"));
+  EXPECT_THAT(ErrorOf(model),
+              HasSubstr("allowed: bart, bloom, gemma3_text, gpt2, gpt_bigcode, "
+                        "llama, mbart, mistral, mllama_text_model, mt5, qwen2, qwen3, t5"));
   EXPECT_THAT(ErrorOf(model), HasSubstr("the nearest is qwen2"));
 }
 

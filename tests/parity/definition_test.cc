@@ -67,6 +67,11 @@ class DefinitionTest : public ::testing::TestWithParam<std::string> {
       inputs.args["source"] = source;
       inputs.args["source_pos"] = source_pos;
     }
+    if (const Op* states = step().Find("states")) {
+      const int64_t width = states->type.extents[1].value();
+      inputs.args["states"] = {{static_cast<int64_t>(fixture_.states.size()) / width, width},
+                               {fixture_.states.begin(), fixture_.states.end()}};
+    }
     QUIRE_ASSIGN_OR_RETURN(const std::vector<reference::Tensor> results,
                            reference::Interpret(step(), inputs));
     const std::vector<double>& logits = results.front().values;

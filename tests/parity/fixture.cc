@@ -64,6 +64,10 @@ absl::StatusOr<Fixture> ReadFixture(absl::string_view name) {
   Append(file, *ids, fixture.ids);
   Append(file, *prefill, fixture.logits);
   Append(file, *decode, fixture.logits);
+  if (const TensorInfo* states = Named(index, "states")) {
+    Append(file, *states, fixture.states);
+    fixture.states_width = states->extents.back();
+  }
   if (const TensorInfo* source = Named(index, "source")) {
     const TensorInfo* beams = Named(index, "beams");
     const TensorInfo* scores = Named(index, "scores");

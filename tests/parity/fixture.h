@@ -16,6 +16,8 @@ namespace quire::testing {
 struct Fixture {
   std::vector<int32_t> ids;     // the prompt, then one for each decode step
   std::vector<int32_t> source;  // of an encoder-decoder; otherwise empty
+  std::vector<float> states;    // [rows, states_width], of a model that looks at states
+  int64_t states_width = 0;
   // Of an encoder-decoder: best sequences of beam searches, with their scores (make_fixtures.py).
   std::vector<std::vector<int32_t>> beams;
   std::vector<float> scores;

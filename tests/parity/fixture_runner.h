@@ -87,8 +87,8 @@ inline std::vector<std::vector<int32_t>> Tables(const std::vector<int32_t>& toke
   return tables;
 }
 
-// What the encoder leaves for `copies` sequences: the last has the fixture's source, the others its
-// beginnings, so that lengths differ.
+// What the encoder leaves for `copies` sequences: the last has the fixture's source or states, the
+// others its beginnings, so that lengths differ.
 struct Encoded {
   std::unique_ptr<PagePool> pool;
   std::vector<int32_t> tokens;
@@ -98,20 +98,37 @@ struct Encoded {
 inline absl::StatusOr<Encoded> Encode(const Loaded& loaded, const Fixture& fixture, int copies) {
   Encoded encoded;
   if (loaded.encoder == nullptr) return encoded;
-  const auto whole = static_cast<int32_t>(fixture.source.size());
-  for (int i = copies - 1; i >= 0; --i) encoded.tokens.push_back(whole - 6 * i);
+  const int64_t width = loaded.encoder->states_width();
+  const auto whole =
+      static_cast<int32_t>(width > 0 ? static_cast<int64_t>(fixture.states.size()) / width
+                                     : static_cast<int64_t>(fixture.source.size()));
+  // Of states there may be none.
+  for (int i = copies - 1; i >= 0; --i) {
+    encoded.tokens.push_back(std::max(whole - 6 * i, width > 0 ? 0 : 1));
+  }
   int32_t pages = 0;
   encoded.tables = Tables(encoded.tokens, loaded.target->page_tokens, &pages);
-  QUIRE_ASSIGN_OR_RETURN(encoded.pool, loaded.encoder->CreatePool(pages));
+  QUIRE_ASSIGN_OR_RETURN(encoded.pool, loaded.encoder->CreatePool(std::max(pages, 1)));
   std::vector<int32_t> ids, positions;
   std::vector<SequenceRows> sequences;
+  std::vector<absl::Span<const float>> states;
   for (size_t i = 0; i < encoded.tables.size(); ++i) {
     const int32_t count = encoded.tokens[i];
+    if (count == 0) continue;
     sequences.push_back({static_cast<int32_t>(ids.size()), count, count, encoded.tables[i]});
-    ids.insert(ids.end(), fixture.source.begin(), fixture.source.begin() + count);
+    if (width > 0) {
+      ids.resize(ids.size() + static_cast<size_t>(count));
+      states.push_back(
+          absl::MakeConstSpan(fixture.states).first(static_cast<size_t>(count * width)));
+    } else {
+      ids.insert(ids.end(), fixture.source.begin(), fixture.source.begin() + count);
+    }
     for (int32_t position = 0; position < count; ++position) positions.push_back(position);
   }
-  QUIRE_RETURN_IF_ERROR(loaded.encoder->Run({ids, positions, {}, sequences}, *encoded.pool, {}));
+  if (ids.empty()) return encoded;
+  Step step = {ids, positions, {}, sequences};
+  step.states = states;
+  QUIRE_RETURN_IF_ERROR(loaded.encoder->Run(step, *encoded.pool, {}));
   return encoded;
 }
 

@@ -8,6 +8,7 @@ expected.safetensors:
     ids      i32[T + 32]     random tokens: a prompt of T, then 32 that are fed one at a time
     prefill  f32[T, V]       logits of every row of the prompt
     decode   f32[32, V]      logits of each of the 32 steps, with transformers' own cache
+    states   f32[S, E]       of a model that looks at states: drawn, too; its logits go by them
     source   i32[S]          of an encoder-decoder: random tokens that its encoder reads
     beams    i32[N, L]       and what beam search with four beams gives for that source, padded with -1,
     scores   f32[N]          with the scores
@@ -64,6 +65,12 @@ T5 = dict(vocab_size=96, d_model=32, d_kv=8, d_ff=48, num_layers=3, num_decoder_
           decoder_start_token_id=0, **TOKENS)
 
 
+# Two layers of four look at the states, not the first: by which transformers counts its cache.
+MLLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+              num_key_value_heads=2, max_position_embeddings=128, cross_attention_layers=[1, 3], rms_norm_eps=0.01,
+              **TOKENS)
+
+
 def llama_rope(**parameters):
     return dict(**LLAMA, rope_parameters=dict(rope_theta=10000.0, **parameters))
 
@@ -109,6 +116,10 @@ FIXTURES = {
     "t5": ("T5", dict(**T5), "float32"),
     "t5_gated": ("T5", dict(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), "bfloat16"),
     "mt5": ("MT5", dict(**T5, feed_forward_proj="gated-silu"), "float16"),
+    "mllama": ("MllamaText", dict(**MLLAMA, rope_parameters=dict(
+        rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=64)), "float32"),
+    "mllama_text_only": ("MllamaText", dict(**{**MLLAMA, "cross_attention_layers": [1, 2]}), "bfloat16"),
     "bloom_post_norm": ("Bloom", dict(**BLOOM, apply_residual_connection_post_layernorm=True), "bfloat16"),
 }
 
@@ -128,6 +139,9 @@ def write(name):
     shutil.rmtree(folder, ignore_errors=True)
     config = getattr(tr, family + "Config")(**arguments)
     auto = tr.AutoModelForSeq2SeqLM if config.is_encoder_decoder else tr.AutoModelForCausalLM
+    if family == "MllamaText":  # a part of a model for both, which no Auto class knows
+        auto = tr.MllamaForCausalLM
+        auto.from_config = auto._from_config
     model = auto.from_config(config, attn_implementation="eager")
     randomise(model, family.startswith("Gemma"))
     model.to(getattr(torch, storage)).save_pretrained(folder)
@@ -158,21 +172,24 @@ def beam_search(model, source):
 def write_expected(name, model):
     """Runs `model` and writes expected.safetensors into the fixture's folder."""
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    decoder = with_cache = model
     ids = torch.randint(model.config.vocab_size, (1, PROMPT_TOKENS + STEPS), generator=generator)
     expected = {}
     if model.config.is_encoder_decoder:
         source = torch.randint(model.config.vocab_size, (1, SOURCE_TOKENS), generator=generator)
         expected = dict(source=source[0].to(torch.int32), **beam_search(model, source))
-        decoder = functools.partial(decode_over, model, source)
-    else:
-        decoder = model
+        decoder = with_cache = functools.partial(decode_over, model, source)
+    elif name == "mllama":
+        states = torch.randn((1, SOURCE_TOKENS, model.config.hidden_size), generator=generator)
+        expected = dict(states=states[0])
+        decoder = functools.partial(model, cross_attention_states=states)  # which a cache would take for more
     with torch.no_grad():
         output = decoder(ids[:, :PROMPT_TOKENS], use_cache=True)
         prefill = output.logits[0]
         cache = next(value for key, value in output.items() if key in ("cache", "past_key_values"))
         decode = []
         for step in range(PROMPT_TOKENS, PROMPT_TOKENS + STEPS):
-            decode.append(decoder(ids[:, step:step + 1], past_key_values=cache, use_cache=True).logits[0, -1])
+            decode.append(with_cache(ids[:, step:step + 1], past_key_values=cache, use_cache=True).logits[0, -1])
         whole = decoder(ids).logits[0]
     decode = torch.stack(decode)
     # Dynamic scaling depends on the length so far, so that there the whole sequence at once is another function.

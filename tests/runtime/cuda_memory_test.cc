@@ -94,7 +94,7 @@ plan::TargetT TwoLayers() {
 TEST(CudaPagesTest, LayersLieOneAfterAnotherAndPagesAreCopiedInEach) {
   FakeGpu gpu;
   const auto context = NewContext(gpu);
-  const auto layout = CudaPageLayout::Create(TwoLayers());
+  const auto layout = CudaPageLayout::Create(TwoLayers(), plan::KvCache::Self);
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_EQ(layout->page_bytes, 4 * (3 + 1) * (8 + 16) * 2);
   auto pool = CudaPagePool::Create(*context, *layout, 5);
@@ -126,7 +126,7 @@ TEST(CudaPagesTest, TooManySayHowManyFit) {
   FakeGpu gpu;
   gpu.total_bytes = 10000;
   const auto context = NewContext(gpu);
-  const auto layout = CudaPageLayout::Create(TwoLayers());
+  const auto layout = CudaPageLayout::Create(TwoLayers(), plan::KvCache::Self);
   const auto pool = CudaPagePool::Create(*context, *layout, 100);
   EXPECT_EQ(pool.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Text(pool.status()), HasSubstr("allowed: up to 13 pages, 52 tokens, 9984 bytes"));

@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "codegen/cuda/kernels/step.cuh"
 #include "codegen/cuda/linear_rows.h"
+#include "codegen/relative_bias.h"
 #include "codegen/spec.h"
 #include "gtest/gtest.h"
 #include "ir/dtype.h"
@@ -198,14 +199,18 @@ class FakeKernels {
       }
       inputs.args[arg.name] = Read(Pointer(i), arg.type.dtype, std::move(extents));
     }
-    reference::KvState kv;
+    reference::KvState kv, cross;
     inputs.kv = &kv;
-    const auto results = Interpret(spec.func, inputs);
+    inputs.cross = &cross;
+    // The interpreter keeps nothing of what lasts for one run.
+    const auto results =
+        Interpret(absl::StrReplaceAll(spec.func, {{"cache=encoder", "cache=cross"}}), inputs);
     for (size_t i = 0; i < results.size(); ++i) {
       Write(results[i], func.returns()[i]->type.dtype, Pointer(outputs + i));
     }
     for (size_t i = 0; i < appends.size(); ++i) {
-      Append(*appends[i], appends, spec.page_tokens, slots, rows, kv, Pointer(layers + i));
+      Append(*appends[i], appends, spec.page_tokens, slots, rows,
+             appends[i]->Text(AttrKind::kCache) == "self" ? kv : cross, Pointer(layers + i));
     }
   }
 
@@ -250,39 +255,70 @@ class FakeKernels {
     *Pointer<PlanMemory>(2) = {Pointer<const StepHeader>(0), Pointer<const StepSequence>(1)};
   }
 
-  // Arguments: q, layer, y, pages, plan.
+  // Arguments: q, layer, biases where there are some, y, pages, plan.
   void Attention(const AttentionSpec& spec) {
-    const PlanMemory& plan = *Pointer<const PlanMemory>(4);
+    const size_t y_at = spec.buckets > 0 ? 3 : 2;
+    const auto* pages = Pointer<const int32_t>(y_at + 1);
+    const PlanMemory& plan = *Pointer<const PlanMemory>(y_at + 2);
     for (int32_t s = 0; s < plan.header->sequences; ++s) {
       const StepSequence& sequence = plan.sequences[s];
-      reference::Inputs inputs;
       const int64_t q_bytes = spec.hq * spec.d * InfoOf(spec.x).block_bytes;
+      const int64_t y_bytes = spec.hq * spec.dv * InfoOf(spec.x).block_bytes;
+      uint8_t* y = Pointer(y_at) + sequence.first_row * y_bytes;
+      if (sequence.context == 0) {
+        std::memset(y, 0, static_cast<size_t>(sequence.rows * y_bytes));
+        continue;
+      }
+      reference::Inputs inputs;
       inputs.args["q"] =
           Read(Pointer(0) + sequence.first_row * q_bytes, spec.x, {sequence.rows, spec.hq, spec.d});
       for (const bool is_v : {false, true}) {
-        inputs.args[is_v ? "v" : "k"] = ReadCache(spec, sequence, is_v);
+        inputs.args[is_v ? "v" : "k"] =
+            ReadCache(spec, pages + sequence.pages_begin, sequence.context, is_v);
+      }
+      if (spec.buckets > 0) inputs.args["table"] = Table(spec, Pointer<const float>(2));
+      std::string args;
+      for (const char* name : {"q", "k", "v", "table"}) {
+        const auto found = inputs.args.find(name);
+        if (found == inputs.args.end()) continue;
+        absl::StrAppend(&args, args.empty() ? "%" : ", %", name, ": ", TypeText(found->second));
       }
       const auto number = [](double x) { return AttrText(DefOf(AttrKind::kScale), AttrValue(x)); };
       const auto results = Interpret(
-          absl::StrCat("func @f(%q: ", TypeText(inputs.args["q"]),
-                       ", %k: ", TypeText(inputs.args["k"]), ", %v: ", TypeText(inputs.args["v"]),
-                       ") {\n  %y = attention %q, %k, %v {mask=", spec.causal ? "causal" : "none",
-                       ", window=", spec.window, ", scale=", number(spec.scale), ", cap=",
-                       number(spec.cap), ", alibi_max=", number(spec.alibi_max), "} : f32[",
-                       sequence.rows, ",", spec.hq, ",", spec.dv, "]\n  return %y\n}\n"),
+          absl::StrCat(
+              "func @f(", args, ") {\n  %y = attention %q, %k, %v",
+              spec.buckets > 0 ? ", %table" : "", " {mask=", spec.causal ? "causal" : "none",
+              ", window=", spec.window, ", scale=", number(spec.scale), ", cap=", number(spec.cap),
+              ", alibi_max=", number(spec.alibi_max),
+              spec.buckets > 0 ? absl::StrCat(", max_distance=", spec.max_distance, ", direction=",
+                                              spec.both_directions ? "both" : "back")
+                               : "",
+              "} : f32[", sequence.rows, ",", spec.hq, ",", spec.dv, "]\n  return %y\n}\n"),
           inputs);
-      const int64_t y_bytes = spec.hq * spec.dv * InfoOf(spec.x).block_bytes;
-      if (!results.empty()) Write(results[0], spec.x, Pointer(2) + sequence.first_row * y_bytes);
+      if (!results.empty()) Write(results[0], spec.x, y);
     }
   }
 
+  // The table of buckets that biases by distance were unrolled from.
+  static Tensor Table(const AttentionSpec& spec, const float* biases) {
+    Tensor table = *Tensor::Zeros({spec.buckets, spec.hq});
+    const int64_t distances = BiasDistances(spec);
+    for (int64_t head = 0; head < spec.hq; ++head) {
+      for (int64_t i = 0; i < distances; ++i) {
+        const int64_t bucket = BucketOfDistance(spec, (spec.causal ? 0 : distances / 2) - i);
+        table.values[static_cast<size_t>(bucket * spec.hq + head)] = biases[head * distances + i];
+      }
+    }
+    return table;
+  }
+
   // [context, hkv, d or dv]
-  Tensor ReadCache(const AttentionSpec& spec, const StepSequence& sequence, bool is_v) const {
-    const auto* pages = Pointer<const int32_t>(3) + sequence.pages_begin;
+  Tensor ReadCache(const AttentionSpec& spec, const int32_t* pages, int64_t context,
+                   bool is_v) const {
     const int64_t dim = is_v ? spec.dv : spec.d, tokens = spec.page_tokens;
     const int64_t element = InfoOf(spec.kv).block_bytes;
-    Tensor cache = *Tensor::Zeros({sequence.context, spec.hkv, dim});
-    for (int64_t i = 0; i < sequence.context; ++i) {
+    Tensor cache = *Tensor::Zeros({context, spec.hkv, dim});
+    for (int64_t i = 0; i < context; ++i) {
       for (int64_t head = 0; head < spec.hkv; ++head) {
         const int64_t at = pages[i / tokens] * spec.hkv * tokens * (spec.d + spec.dv) +
                            (is_v ? spec.hkv * tokens * spec.d : 0) +

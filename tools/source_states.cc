@@ -1,0 +1,57 @@
+#include "tools/source_states.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "ir/dtype.h"
+#include "ir/file.h"
+#include "ir/status.h"
+#include "ir/type.h"
+#include "models/import/safetensors.h"
+
+namespace quire {
+
+absl::StatusOr<std::shared_ptr<const std::vector<float>>> ReadSourceStates(absl::string_view path,
+                                                                           int64_t width) {
+  const auto bad = [&](absl::string_view what) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": ", what)), "allowed",
+                    absl::StrCat("one tensor of f32, f16 or bf16 whose last extent is ", width));
+  };
+  if (width == 0) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": the model reads no states")),
+                    "allowed", "models that look at states, as mllama_text_model");
+  }
+  const size_t slash = path.rfind('/');
+  const absl::string_view folder = slash == absl::string_view::npos ? "." : path.substr(0, slash);
+  const absl::string_view name = slash == absl::string_view::npos ? path : path.substr(slash + 1);
+  QUIRE_ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsFile(folder, name));
+  if (index.tensors.size() != 1) {
+    return bad(absl::StrCat("a file of ", index.tensors.size(), " tensors"));
+  }
+  const TensorInfo& tensor = index.tensors[0];
+  if (!tensor.dtype.has_value() || !IsFloat(*tensor.dtype) || tensor.extents.empty() ||
+      tensor.extents.back() != width) {
+    return bad(absl::StrCat(tensor.name, " is ", tensor.dtype_text, " [",
+                            absl::StrJoin(tensor.extents, ", "), "]"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const int64_t count, Product(absl::MakeConstSpan(tensor.extents)));
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  const uint8_t* from = file.bytes().data() + tensor.offset;
+  std::vector<float> states(static_cast<size_t>(count));
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (*tensor.dtype == DType::kF32) {
+      std::memcpy(&states[i], from + 4 * i, 4);
+      continue;
+    }
+    uint16_t bits;
+    std::memcpy(&bits, from + 2 * i, 2);
+    states[i] = *tensor.dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
+  }
+  return std::make_shared<const std::vector<float>>(std::move(states));
+}
+
+}  // namespace quire
