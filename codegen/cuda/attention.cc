@@ -13,13 +13,16 @@ namespace quire {
 namespace {
 
 // Constants of codegen/cuda/kernels/attention*.cuh; static_asserts there compare the bytes.
-constexpr int kFewThreads = 128;
+constexpr int kFewThreads = 128, kFewWarps = kFewThreads / 32;
 constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWarpgroupTiles = 2, kOnesBytes = 1024;
-constexpr int kChunkTokens = 256, kStepTokens = 64;
-constexpr int kFewRows = 16, kFewRowsMost = 32;
-constexpr int64_t kTileBytes = 48, kHeaderBytes = 32, kStartBytes = 96;
-constexpr int64_t kNoteBytes = 6 * 32 + 16, kPlaceTables = 3;
-constexpr int kMostStages = 6;
+constexpr int kChunkTokens = 256, kStepTokens = 64, kTileTokens = 16;
+constexpr int kFewRowsMost = 32;
+constexpr int64_t kTileBytes = 48, kHeaderBytes = 32, kStartBytes = 96, kOpenPairBytes = 40;
+constexpr int64_t kNoteBytes = 6 * 16, kPlaceTables = 3;
+constexpr int kMostStages = 6;       // of many rows
+constexpr int kMostTileStages = 12;  // of few
+// So many that a block may share a chunk, and that two blocks' copies keep a multiprocessor busy.
+constexpr int kGoodTileStages = 5;
 constexpr int64_t kMaxPageUnits = int64_t{1} << 28;
 // More than a layer's pages are; how many there are is not known here.
 constexpr int64_t kMostLayerBytes = int64_t{1} << 38;
@@ -48,22 +51,40 @@ struct Config {
   int shared_bytes = 0;  // so many that no more blocks fit
 };
 
+bool IsWide(const AttentionSpec& spec) { return std::max(spec.d, spec.dv) > 128; }
+
 // Rows of a tile of many.
 int64_t ManyRows(const AttentionSpec& spec, const Config& many) {
   if (many.body == Body::kWarpgroups) return kWarpgroupRows;
-  return many.threads / 2 / (std::max(spec.d, spec.dv) > 128 ? 2 : 1);
+  return many.threads / 2 / (IsWide(spec) ? 2 : 1);
 }
+// Rows of a tile of few that a warp has, and the warps that share it.
+int64_t WarpRows(const AttentionSpec& spec) { return IsWide(spec) ? 8 : 16; }
+int64_t SharingWarps(const AttentionSpec& spec) {
+  return spec.hq / spec.hkv > WarpRows(spec) ? 2 : 1;
+}
+int64_t FewRows(const AttentionSpec& spec) { return WarpRows(spec) * SharingWarps(spec); }
 
 // Dynamic shared memory of an attention entry.
+int64_t FewSharedBytes(const AttentionSpec& spec, int64_t stages) {
+  const int64_t teams = kFewWarps / SharingWarps(spec);
+  const int64_t slot =
+      RoundUp(kTileTokens * std::max(SharedRowBytes(spec.d), SharedRowBytes(spec.dv)), 128);
+  const bool may_share = stages / SharingWarps(spec) > kStepTokens / kTileTokens;
+  const int64_t of_chunk =
+      FewRows(spec) * (SharedRowBytes(kChunkTokens) + kChunkTokens / kStepTokens * kFewWarps * 4);
+  const int64_t sums = FewRows(spec) / 8 * (DivideUp(spec.dv, 16) + 1) * 32 * 16;
+  return teams * stages * slot + (may_share ? std::max(of_chunk, sums) : sums) + 2 * kOpenPairBytes;
+}
 int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t stages) {
+  if (config.body == Body::kFew) return FewSharedBytes(spec, stages);
   if (config.body == Body::kWarpgroups) {
     const int64_t row = spec.d * 2;
     return kWarpgroupTiles * (kWarpgroupRows * row + 3 * 8 + 8) + kOnesBytes +
            stages * (2 * kStepTokens * row + 2 * 8);
   }
   const int64_t key_row = SharedRowBytes(spec.d), value_row = SharedRowBytes(spec.dv);
-  const int64_t few = kFewRows * (stages * key_row + SharedRowBytes(kStepTokens) + 16) + 16;
-  const int64_t query = config.body == Body::kFew ? few : ManyRows(spec, config) * key_row;
+  const int64_t query = ManyRows(spec, config) * key_row;
   const int64_t runs = kStepTokens / std::gcd(int64_t{kStepTokens}, spec.page_tokens);
   return RoundUp(query, 128) + stages * kStepTokens * (key_row + value_row) + kNoteBytes +
          kPlaceTables * runs * 4 * (spec.d == spec.dv ? 1 : 2);
@@ -74,7 +95,8 @@ Config Fitted(const AttentionSpec& spec, const CudaLimits& limits, Config config
   constexpr int kReserved = 1024;  // of every block
   const int all = limits.shared_bytes + kReserved;
   const int most = all / config.resident - kReserved;
-  while (config.stages < kMostStages && SharedBytes(spec, config, config.stages + 1) <= most) {
+  const int most_stages = config.body == Body::kFew ? kMostTileStages : kMostStages;
+  while (config.stages < most_stages && SharedBytes(spec, config, config.stages + 1) <= most) {
     ++config.stages;
   }
   config.shared_bytes =
@@ -83,10 +105,12 @@ Config Fitted(const AttentionSpec& spec, const CudaLimits& limits, Config config
   return config;
 }
 
-// Two blocks of few rows a multiprocessor, where each has three stages; otherwise one.
+// Two blocks of few rows a multiprocessor, where each has stages enough; otherwise one. So many
+// rows that warps share them are bound by products, and merges of half as many blocks are fewer.
 Config FewConfig(const AttentionSpec& spec, const CudaLimits& limits) {
   const Config two = Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 2, 0});
-  return two.stages >= 3 ? two : Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 1, 0});
+  if (two.stages >= kGoodTileStages && SharingWarps(spec) == 1) return two;
+  return Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 1, 0});
 }
 // Whether tensor copies bring whole runs of tokens, and a warpgroup's registers hold 64 rows' sums.
 bool HasWarpgroups(const AttentionSpec& spec, const CudaLimits& limits) {
@@ -177,7 +201,9 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
   const bool warpgroups = config.body == Body::kWarpgroups;
   entry.source = absl::StrCat(
       Constants(spec, config, many_rows), "#include \"",
-      warpgroups ? "attention_warpgroup.cuh" : "attention_body.cuh",
+      warpgroups                  ? "attention_warpgroup.cuh"
+      : config.body == Body::kFew ? "attention_few.cuh"
+                                  : "attention_body.cuh",
       "\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n",
       entry.entry, "(", parameter(warpgroups, "const __grid_constant__ TensorMap layer_map, "),
@@ -194,7 +220,7 @@ CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int64_t man
   CudaEntry entry;
   entry.entry = "attention_plan";
   entry.block_threads = kFewThreads;
-  entry.shared_bytes = kFewThreads * 12;
+  entry.shared_bytes = kFewThreads * 16;
   entry.source = absl::StrCat(
       Constants(spec, config, many_rows),
       "#include \"attention_plan.cuh\"\n"
@@ -216,7 +242,7 @@ class CudaAttention : public CudaKernel {
                 PlanEntry(spec, few_, many_rows())};
   }
 
-  bool fits() const { return few_.stages > 0 && many_.stages > 0; }
+  bool fits() const { return few_.stages >= 2 && many_.stages > 0; }
 
   // Tiles of few rows, then those of many where the step may have any.
   CudaLaunches Launches(int64_t rows) const override {
@@ -228,11 +254,11 @@ class CudaAttention : public CudaKernel {
 
   Preparation Prepare(int64_t max_rows, int64_t max_sequences, int64_t max_pages) const override {
     using Kind = CudaArgument::Kind;
-    const int64_t tiles_each = kFewRowsMost / kFewRows;
+    const int64_t tiles_each = kFewRowsMost / FewRows(spec_);
     const int64_t few_tiles = tiles_each * max_sequences;
     const int64_t many_tiles = max_rows * group() / many_rows() + max_sequences;
     const int64_t chunks = max_pages * spec_.page_tokens / kChunkTokens + max_sequences;
-    const int64_t partial_bytes = kFewRows * (RoundUp(spec_.dv, 16) + 4) * 4;
+    const int64_t partial_bytes = FewRows(spec_) * (RoundUp(spec_.dv, 16) + 4) * 4;
     const int blocks = multiprocessors_ * few_.resident;
     Preparation preparation;
     preparation.plan_bytes = kHeaderBytes + blocks * kStartBytes +

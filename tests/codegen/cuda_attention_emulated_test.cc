@@ -39,7 +39,7 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
     using Element = name##_few::Element;                                                           \
     using Operands = name##_few::AttentionOperands;                                                \
     static constexpr int kFewThreads = name##_few::kThreads, kManyThreads = name##_many::kThreads; \
-    static constexpr int kSharedBytes = name##_few::kPlacesAt + many_bytes + 1024;                 \
+    static constexpr int kSharedBytes = name##_few::kFewBytes + many_bytes + 1024;                 \
     static AttentionSpec Spec() {                                                                  \
       using namespace name##_few;                                                                  \
       AttentionSpec spec;                                                                          \
@@ -79,6 +79,7 @@ QUIRE_WARPGROUP_KERNEL(warpgroup_wide)
 QUIRE_WARPGROUP_KERNEL(warpgroup_windowed)
 QUIRE_WARPGROUP_KERNEL(warpgroup_full)
 QUIRE_WARPGROUP_KERNEL(warpgroup_tree)
+QUIRE_KERNEL(grouped)
 
 // The operands of attention in double, rounded to the kernel's type.
 template <typename Kernel>
@@ -249,10 +250,12 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
   const CudaLaunch& plan_launch = preparation.launches.at(0);
   const auto limit = [&](size_t i) { return static_cast<int>(plan_launch.arguments.at(i).value); };
   const CudaLaunches launches = (*kernel)->Launches(header.rows + kPaddingRows);
+  const auto plan_shared =
+      static_cast<size_t>((*kernel)->entries().at(plan_launch.entry).shared_bytes);
   std::vector<Words4> plan(static_cast<size_t>(preparation.plan_bytes + 15) / 16 + 1,
                            Words4{~0u, ~0u, ~0u, ~0u});
   auto* plan_bytes = reinterpret_cast<uint8_t*>(plan.data());
-  RunGrid({plan_launch.grid, Kernel::kFewThreads, 2048, nullptr, 0, seed}, [&] {
+  RunGrid({plan_launch.grid, Kernel::kFewThreads, plan_shared, nullptr, 0, seed}, [&] {
     Kernel::Plan(&header, sequences.data(), plan_bytes, limit(3), limit(4), limit(5));
   });
 
@@ -351,6 +354,14 @@ TEST(CudaAttentionEmulatedTest, APromptInChunksOfAnySize) {
   }
 }
 
+// More partials of a pair than there is room for at once.
+TEST(CudaAttentionEmulatedTest, ALongContextOverManyBlocks) {
+  const std::vector<Part> parts = {{1, 1, 2000}};
+  const Rows rows = RunStep<paged_kernel>(parts, 20);
+  ExpectClose<paged_kernel>(parts, rows);
+  ExpectSame(RunStep<paged_kernel>(parts, 1), rows, "fewer blocks");
+}
+
 TEST(CudaAttentionEmulatedTest, WindowCapAlibiBiasAndSinks) {
   const std::vector<Part> parts = {{1, 1, 300}, {2, 20, 150}, {3, 1, 99}, {4, 3, 257}, {5, 2, 2}};
   const Rows rows = RunStep<windowed_kernel>(parts, 2);
@@ -390,6 +401,16 @@ TEST(CudaAttentionEmulatedTest, WarpgroupsWithPanelsMasksAndTerms) {
   ExpectClose<warpgroup_tree_kernel>(parts, RunStep<warpgroup_tree_kernel>(parts, 2));
   const std::vector<Part> full = {{1, 1, 70}, {2, 40, 40}, {3, 50, 300}, {4, 33, 0}};
   ExpectClose<warpgroup_full_kernel>(full, RunStep<warpgroup_full_kernel>(full, 2));
+}
+
+TEST(CudaAttentionEmulatedTest, GroupsOfManyHeads) {
+  const std::vector<Part> parts = {{1, 1, 1100}, {2, 5, 300}, {3, 1, 40}, {4, 1, 513}};
+  const Rows rows = RunStep<grouped_kernel>(parts, 1);
+  ExpectClose<grouped_kernel>(parts, rows);
+  ExpectSame(RunStep<grouped_kernel>(parts, 9), rows, "a chunk a block");
+  for (const Part& part : {parts[0], parts[2], Part{2, 1, 297}}) {
+    ExpectSame(RunStep<grouped_kernel>({part}, 4), rows, "alone");
+  }
 }
 
 }  // namespace

@@ -31,15 +31,21 @@ namespace quire::emulated {
   constexpr float kAlibiSlopes[] = {0};
 
 namespace plain_few {  // three heads a group, padded rows, two tensor-core steps
-QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 3, true)
+QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 5, true)
 QUIRE_PLAIN_MASKS
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace plain_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace plain_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 3, false)
@@ -50,18 +56,30 @@ QUIRE_PLAIN_MASKS
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
 namespace paged_few {  // the same over pages of 5 tokens
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, true)
 QUIRE_PLAIN_MASKS
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace paged_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace paged_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, false)
@@ -72,10 +90,16 @@ QUIRE_PLAIN_MASKS
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
 namespace windowed_few {  // everything that goes with a window; pages of one token
-QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 1, true)
+QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 3, true)
 constexpr bool kCausal = true, kAlibi = true, kSinks = true;
 constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
 constexpr double kCap = 2;
@@ -84,13 +108,19 @@ constexpr float kAlibiSlopes[] = {
     0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,
     0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f,
     0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace windowed_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace windowed_many {
 QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 1, false)
@@ -108,21 +138,33 @@ constexpr float kAlibiSlopes[] = {
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
 namespace full_few {  // every row sees the whole context; columns for two warps
-QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 3, true)
+QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 9, true)
 constexpr bool kCausal = false, kAlibi = false, kSinks = false;
 constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0;
 constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace full_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace full_many {
 QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 3, false)
@@ -136,21 +178,33 @@ constexpr float kAlibiSlopes[] = {0};
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
 namespace tree_few {  // rows that see branches of the step's own tokens
-QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 4, true)
+QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 6, true)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
 constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
 constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace tree_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace tree_many {
 QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 4, false)
@@ -164,19 +218,65 @@ constexpr float kAlibiSlopes[] = {0};
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+
+namespace grouped_few {  // so many heads a group that two warps share tiles
+QUIRE_ATTENTION(Bf16, 20, 1, 24, 40, 16, 11, true)
+QUIRE_PLAIN_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+}  // namespace grouped_few
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
+namespace grouped_many {
+QUIRE_ATTENTION(Bf16, 20, 1, 24, 40, 16, 3, false)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+}  // namespace grouped_many
+#undef QUIRE_ATTENTION_CUH_
+#undef QUIRE_ATTENTION_FEED_CUH_
+#undef QUIRE_ATTENTION_ROWS_CUH_
+#undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 
 // The body of sm_90a, and once the other over pages that it does not take.
 namespace group_few {
 QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 5, 2, true)
 QUIRE_PLAIN_MASKS
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace group_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace group_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 5, 2, false)
@@ -187,19 +287,31 @@ QUIRE_PLAIN_MASKS
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 #undef QUIRE_MANY_THREADS
 #define QUIRE_MANY_THREADS 384
 namespace warpgroup_few {
 QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, true)
 QUIRE_PLAIN_MASKS
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, false)
@@ -210,19 +322,29 @@ QUIRE_PLAIN_MASKS
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
 #undef QUIRE_ATTENTION_RING_CUH_
 #undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_wide_few {
 QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, true)
 QUIRE_PLAIN_MASKS
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_wide_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_wide_many {
 QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, false)
@@ -233,22 +355,32 @@ QUIRE_PLAIN_MASKS
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
 #undef QUIRE_ATTENTION_RING_CUH_
 #undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_windowed_few {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, true)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
 constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
 constexpr double kCap = 2;
 constexpr float kAlibiSlopes[] = {0};
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_windowed_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_windowed_many {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, false)
@@ -262,22 +394,32 @@ constexpr float kAlibiSlopes[] = {0};
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
 #undef QUIRE_ATTENTION_RING_CUH_
 #undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_full_few {
 QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, true)
 constexpr bool kCausal = false, kAlibi = false, kSinks = false;
 constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;
 constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_full_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_full_many {
 QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, false)
@@ -291,22 +433,32 @@ constexpr float kAlibiSlopes[] = {0};
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
 #undef QUIRE_ATTENTION_RING_CUH_
 #undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_tree_few {
 QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, true)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
 constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
 constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
-#include <attention_body.cuh>
+#include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_tree_few
 #undef QUIRE_ATTENTION_CUH_
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
+#undef QUIRE_ATTENTION_RING_CUH_
+#undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
 #undef QUIRE_ATTENTION_PLAN_CUH_
 namespace warpgroup_tree_many {
 QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, false)
@@ -320,9 +472,13 @@ constexpr float kAlibiSlopes[] = {0};
 #undef QUIRE_ATTENTION_FEED_CUH_
 #undef QUIRE_ATTENTION_ROWS_CUH_
 #undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
 #undef QUIRE_ATTENTION_RING_CUH_
 #undef QUIRE_ATTENTION_WARPGROUP_CUH_
+#undef QUIRE_ATTENTION_TILES_CUH_
+#undef QUIRE_ATTENTION_SUMS_CUH_
+#undef QUIRE_ATTENTION_WARP_CUH_
+#undef QUIRE_ATTENTION_FEW_CUH_
+#undef QUIRE_ATTENTION_PLAN_CUH_
 
 }  // namespace quire::emulated
 

@@ -363,6 +363,22 @@ inline void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t address) {
   LoadMatrices(words, address, true);
 }
 
+inline uint32_t TransposeMatrix(uint32_t word) {
+  struct Lane {
+    uint32_t word, transposed;
+  } lane{word, 0};
+  OfWarp(lane, [](Lane** lanes) {
+    for (int l = 0; l < kWarpThreads; ++l) {
+      const int row = l / 4, column = l % 4 * 2;
+      const auto at = [&](int from_row) {
+        return lanes[from_row * 4 + row / 2]->word >> (row % 2 * 16) & 0xffff;
+      };
+      lanes[l]->transposed = at(column) | at(column + 1) << 16;
+    }
+  });
+  return lane.transposed;
+}
+
 inline void Land(const Copy& copy) {
   uint8_t* to = At(copy.to);
   std::memset(to, 0, 16);
@@ -403,6 +419,7 @@ inline void SyncThreads(int id, int threads) {
   ++counter.value;
   WaitUntil(counter, full);
 }
+inline void ArriveAtThreads(int id, int) { ++block->barriers[id].value; }
 inline void SyncBlock() { SyncThreads(0, static_cast<int>(block->fibers.size())); }
 inline void SyncWarp() {
   int none = 0;

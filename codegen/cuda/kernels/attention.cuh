@@ -45,14 +45,32 @@ constexpr bool kPlain = kCap == 0 && !kAlibi && kBiasDistances == 0;
 
 // Rows of a tile are (token, head of the group), heads fastest: row r of a sequence is head r %
 // kGroup of token r / kGroup.
-constexpr int kFewRows = 16;      // of a tile whose chunks may be dealt to many blocks
-constexpr int kFewRowsMost = 32;  // of a sequence in such tiles
+constexpr bool kWide = kD > 128 || kDv > 128;
+constexpr int kWarpRows = kWide ? 8 : 16;           // that a warp of the entry for few rows has
+constexpr int kShare = kGroup > kWarpRows ? 2 : 1;  // warps that share tiles, and divide rows
+constexpr int kFewRows = kWarpRows * kShare;        // of a tile whose chunks may be dealt to many
+constexpr int kFewRowsMost = 32;                    // of a sequence in such tiles
 // Of wide heads two warps share rows, and have half of the columns of values each.
-constexpr int kColumnSplit = kD > 128 || kDv > 128 ? 2 : 1;
+constexpr int kColumnSplit = kWide ? 2 : 1;
 static_assert(!kFew || kThreads == 128);
 
 DEVICE constexpr int DivideUp(int a, int b) { return (a + b - 1) / b; }
 DEVICE constexpr int CommonDivisor(int a, int b) { return b == 0 ? a : CommonDivisor(b, a % b); }
+
+constexpr int kSteps16 = DivideUp(kD, 16);       // tensor-core steps of a score
+constexpr int kColumnTiles = DivideUp(kDv, 16);  // of 16 columns
+constexpr int kChunkSteps = kChunkTokens / kStepTokens;
+constexpr int kTileTokens = 16, kStepTiles = kStepTokens / kTileTokens;
+
+// Of the entry for few rows: teams of a block, each with a ring of kStages tiles.
+constexpr int kTeams = kWarps / kShare;
+constexpr int kPhases = 2 * kStepTiles;  // of a step: its tiles of keys, then of values
+// Whether a block may share a chunk among its warps: all its values are in shared memory at once.
+constexpr bool kMayShareChunk = kFew && kStages / kShare > kStepTiles;
+
+DEVICE constexpr uint32_t Ones() {
+  return sizeof(Element) == 2 && kIsBf16 ? 0x3f803f80u : 0x3c003c00u;
+}
 
 // Rows of 16-bit elements in shared memory, padded to whole tensor-core steps, in 16-byte units,
 // laid so that eight rows' units lie in different banks.
@@ -64,10 +82,14 @@ struct SharedRows {
   static DEVICE int Offset(int row, int unit) {
     return row * kRowBytes + (kSwizzled ? unit ^ (row & 7) : unit) * 16;
   }
+  // The address `units` (even) further in the row of an address whose unit is 0 or 1, of rows that
+  // begin at a multiple of 128.
+  static DEVICE uint32_t Along(uint32_t address, int units) {
+    return kSwizzled ? (address ^ units % 8 * 16) + units / 8 * 128 : address + units * 16;
+  }
 };
 using KeyRows = SharedRows<kD>;
 using ValueRows = SharedRows<kDv>;
-using WeightRows = SharedRows<kStepTokens>;  // p
 
 // Operands of the attention entry, in this order.
 struct AttentionOperands {
@@ -103,8 +125,8 @@ struct alignas(16) Tile {
 // The plan's memory: this, then by byte offset BlockStart [blocks], Tile [few_tiles], Tile
 // [many_tiles], uint32 [few_tiles][kHkv] arrivals, a uint32 of tickets, Partial [units].
 //
-// A unit is a chunk of a tile of few rows for one KV head, in order of tile, head, chunk. Block b
-// of n takes the units from BlockBegin(b) to BlockBegin(b + 1).
+// A unit is a chunk of a tile of few rows for one KV head, in order of tile, head, chunk. A block
+// has units that follow each other.
 struct alignas(16) PlanHeader {
   int few_tiles, many_tiles;
   int few_at, many_at;  // bytes
@@ -123,24 +145,20 @@ struct alignas(16) BlockStart {
   Tile tile;  // of its first unit
   int few_tile;
   int unit, unit_end;
-  int padding;
+  int together;  // there is a unit at most for each block, whose warps share it
   PlanHeader header;
 };
 static_assert(sizeof(Tile) == 48 && sizeof(PlanHeader) == 32 && sizeof(BlockStart) == 96);
 
 // A chunk's sums, or those of a pair's first chunks folded.
 struct Partial {
-  static constexpr int kColumns = DivideUp(kDv, 16) * 16;
+  static constexpr int kColumns = kColumnTiles * 16;
   float o[kFewRows][kColumns];
   float statistics[kFewRows][4];  // m, l
 };
-
-DEVICE int BlockBegin(int block, int blocks, int units) {
-  return static_cast<int>(int64_t{block} * units / blocks);
-}
-DEVICE int BlockOf(int unit, int blocks, int units) {
-  return static_cast<int>((int64_t{unit + 1} * blocks - 1) / units);
-}
+// What a block adds to a pair's arrivals: its units, and, with the first partial, the units folded
+// there above them.
+constexpr int kFoldedShift = 16;
 
 // ---- rows of q
 
@@ -236,18 +254,18 @@ struct RowInfo {
 };
 constexpr float kSoftmaxScale = kPlain ? static_cast<float>(kScale * kLog2E) : 1.0f;
 
+// A token's score for one row, masked where the step is not all visible.
+DEVICE void FinishScore(const AttentionOperands& operands, float& score, const RowInfo& row,
+                        int token, bool masked) {
+  if constexpr (!kPlain) score = row.Transform(operands, score, token);
+  if (masked && !row.Sees(operands, token)) score = FromBits(0xff800000u);
+}
+
 // Scores of two neighbouring tokens of one row, masked where the step is not all visible.
 DEVICE void FinishScores(const AttentionOperands& operands, float& first, float& second,
                          const RowInfo& row, int token, bool masked) {
-  if constexpr (!kPlain) {
-    first = row.Transform(operands, first, token);
-    second = row.Transform(operands, second, token + 1);
-  }
-  if (masked) {
-    const float nothing = FromBits(0xff800000u);
-    if (!row.Sees(operands, token)) first = nothing;
-    if (!row.Sees(operands, token + 1)) second = nothing;
-  }
+  FinishScore(operands, first, row, token, masked);
+  FinishScore(operands, second, row, token + 1, masked);
 }
 
 // The steps that all rows of a tile see whole, so that nothing needs masking.

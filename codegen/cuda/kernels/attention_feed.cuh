@@ -1,11 +1,11 @@
-// A block's share of the attention kernels' work, and the stream of keys and values that it reads.
+// A block's share of the work of the attention entry for tiles of many rows, and the stream of keys
+// and values that it reads.
 //
-// Shared memory of an attention entry, in bytes:
-//   0              of tiles of few rows: q of each stage's first step, p, largest scores, a word;
-//                  of many rows: q
+// Shared memory of the entry, in bytes:
+//   0              q
 //   kQueryBytes    kStages stages: keys [kStepTokens], then values [kStepTokens], as SharedRows
-//   kNotesAt       StepNote [kNotes], BlockNote, then places of keys' pages [kPlaceTables], and of
-//                  values' where kDv differs
+//   kNotesAt       StepNote [kNotes], then places of keys' pages [kPlaceTables], and of values'
+//                  where kDv differs
 #ifndef QUIRE_ATTENTION_FEED_CUH_
 #define QUIRE_ATTENTION_FEED_CUH_
 
@@ -13,26 +13,15 @@
 
 DEVICE constexpr int Larger(int a, int b) { return a > b ? a : b; }
 
-constexpr int kFewQueryBytes = kFewRows * KeyRows::kRowBytes;
-constexpr int kFewWeightsAt = kStages * kFewQueryBytes;
-constexpr int kFewLargestAt = kFewWeightsAt + kFewRows * WeightRows::kRowBytes;
-constexpr int kFewWordAt = kFewLargestAt + kWarps * kFewRows * 4;
-constexpr int kQueryBytes =
-    DivideUp(kFew ? kFewWordAt + 16 : kManyRows * KeyRows::kRowBytes, 128) * 128;
+constexpr int kQueryBytes = DivideUp(kManyRows * KeyRows::kRowBytes, 128) * 128;
 constexpr int kKeyBytes = kStepTokens * KeyRows::kRowBytes;
 constexpr int kStageBytes = kKeyBytes + kStepTokens * ValueRows::kRowBytes;
 
 // What a step's copies need to know.
 struct alignas(16) StepNote {
-  int state;               // 0: there is no step; 2: the first of a segment of few rows
+  int state;               // 0: there is no step
   int row_begin, row_end;  // rows of the step that are copied, others are zeros
   bool own;                // whether the prior grid may have written some of them
-  int tile_at, head;       // of the segment
-  int padding[2];
-};
-struct alignas(16) BlockNote {
-  int units, arrivals_at;
-  int64_t partials_at;
 };
 // Places are noted for runs of tokens that lie in one page.
 constexpr int kRunTokens = CommonDivisor(kStepTokens, kPageTokens);
@@ -40,82 +29,28 @@ constexpr int kRuns = kStepTokens / kRunTokens;
 constexpr int kLookers = Larger(kRuns, kWarpThreads / 2);
 constexpr int kNotes = 6, kPlaceTables = 3;
 constexpr int kNotesAt = kQueryBytes + kStages * kStageBytes;
-constexpr int kBlockNoteAt = kNotesAt + kNotes * static_cast<int>(sizeof(StepNote));
-constexpr int kPlacesAt = kBlockNoteAt + static_cast<int>(sizeof(BlockNote));
+constexpr int kPlacesAt = kNotesAt + kNotes * static_cast<int>(sizeof(StepNote));
 constexpr int kPlaceInts = (kD == kDv ? 1 : 2) * kRuns;
 static_assert(kSharedBytes >= kPlacesAt + kPlaceTables * kPlaceInts * 4, "the launch rule's bytes");
 
-// Consecutive steps of one tile for one KV head.
+// The steps of one tile for one KV head.
 struct Segment {
   int tile_at;  // byte of the plan
   int head;
   int step_begin, step_end;
-  // Of tiles of few rows:
-  bool first, last;  // whether it has the first and the last chunk that the tile sees
-  int unit, units;   // the first of its units, and their number
-  int pair;          // index of (tile, head)
 
   DEVICE const Tile& tile(const uint8_t* plan) const {
     return *reinterpret_cast<const Tile*>(plan + tile_at);
   }
 };
 
-// A block's segments in order: of few rows those in its range of units, of many every gridDim'th
-// pair of a tile and a KV head.
+// A block's segments in order: every gridDim'th pair of a tile and a KV head.
 struct Walk {
-  int tile_at, few_tile;
-  int unit, unit_end, pair;
+  int pair;
 
-  DEVICE static int StartAt() {
-    return static_cast<int>(sizeof(PlanHeader) + blockIdx.x * sizeof(BlockStart));
-  }
-  // For few rows a block's own copy, so that it is not waited for twice.
-  DEVICE static const PlanHeader& Header(const uint8_t* plan) {
-    const int at = kFew ? StartAt() + static_cast<int>(sizeof(BlockStart) - sizeof(PlanHeader)) : 0;
-    return *reinterpret_cast<const PlanHeader*>(plan + at);
-  }
-  DEVICE void Start(const uint8_t* plan) {
-    pair = blockIdx.x;
-    if constexpr (kFew) {
-      const auto& start = *reinterpret_cast<const BlockStart*>(plan + StartAt());
-      tile_at = StartAt();
-      few_tile = start.few_tile;
-      unit = start.unit;
-      unit_end = start.unit_end;
-    }
-  }
+  DEVICE void Start() { pair = blockIdx.x; }
   DEVICE bool Next(const uint8_t* plan, Segment& segment) {
-    return kFew ? NextFew(plan, segment) : NextMany(plan, segment);
-  }
-  DEVICE bool NextFew(const uint8_t* plan, Segment& segment) {
-    if (unit == unit_end) return false;
-    const Tile* tile = reinterpret_cast<const Tile*>(plan + tile_at);
-    int at = unit - tile->unit * kHkv, chunks = tile->chunks();
-    while (at >= chunks * kHkv) {
-      ++few_tile;
-      tile_at = Header(plan).few_at + few_tile * static_cast<int>(sizeof(Tile));
-      tile = reinterpret_cast<const Tile*>(plan + tile_at);
-      at = unit - tile->unit * kHkv;
-      chunks = tile->chunks();
-    }
-    constexpr int kChunkSteps = kChunkTokens / kStepTokens;
-    segment.tile_at = tile_at;
-    segment.head = at / chunks;
-    const int chunk = at % chunks, left = unit_end - unit;
-    segment.units = chunks - chunk < left ? chunks - chunk : left;
-    segment.first = chunk == 0;
-    segment.last = chunk + segment.units == chunks;
-    segment.unit = unit;
-    segment.pair = few_tile * kHkv + segment.head;
-    const int begin = (tile->chunk_begin() + chunk) * kChunkSteps;
-    const int end = begin + segment.units * kChunkSteps;
-    segment.step_begin = begin > tile->step_begin ? begin : tile->step_begin;
-    segment.step_end = end < tile->step_end ? end : tile->step_end;
-    unit += segment.units;
-    return true;
-  }
-  DEVICE bool NextMany(const uint8_t* plan, Segment& segment) {
-    const PlanHeader& header = Header(plan);
+    const PlanHeader& header = *reinterpret_cast<const PlanHeader*>(plan);
     if (pair >= header.many_tiles * kHkv) return false;
     segment.tile_at = header.many_at + pair / kHkv * static_cast<int>(sizeof(Tile));
     segment.head = pair % kHkv;
@@ -144,9 +79,6 @@ struct Feed {
   DEVICE StepNote& Note(int at) const { return reinterpret_cast<StepNote*>(shared + kNotesAt)[at]; }
   DEVICE int* Places(int at) const {
     return reinterpret_cast<int*>(shared + kPlacesAt) + at % kPlaceTables * kPlaceInts;
-  }
-  DEVICE const BlockNote& Block() const {
-    return *reinterpret_cast<const BlockNote*>(shared + kBlockNoteAt);
   }
 
   // To the next step there is.
@@ -177,12 +109,10 @@ struct Feed {
         page = operands.pages[tile.pages_begin + token / kPageTokens];
       }
       row = segment.head * kPageTokens + token % kPageTokens;
-      made.state = kFew && at == segment.step_begin ? 2 : 1;
+      made.state = 1;
       made.row_begin = first - begin;
       made.row_end = tile.context - begin;
       made.own = begin + kStepTokens > own_begin;
-      made.tile_at = segment.tile_at;
-      made.head = segment.head;
     }
     if (run == 0) Note(to) = made;
   }
@@ -255,14 +185,8 @@ struct Feed {
     }
   }
 
-  // Of the stage whose keys Next() gave.
-  DEVICE int Stage(uint32_t keys) const {
-    return static_cast<int>(keys - SharedAddress(shared) - kQueryBytes) / kStageBytes;
-  }
-
-  // Starts the copies of the noted step into stage `to`, with q where it is the first of a segment
-  // of few rows.
-  DEVICE void Issue(int to, bool with_query = true) {
+  // Starts the copies of the noted step into stage `to`.
+  DEVICE void Issue(int to) {
     const StepNote& step_note = Note(note);
     if (step_note.state != 0) {
       const uint32_t at = SharedAddress(shared) + kQueryBytes + to * kStageBytes;
@@ -270,11 +194,6 @@ struct Feed {
         CopyStep<true>(at, step_note);
       } else {
         CopyStep<false>(at, step_note);
-      }
-      if (kFew && with_query && step_note.state == 2) {
-        const Tile& tile = *reinterpret_cast<const Tile*>(operands.plan + step_note.tile_at);
-        QueryRows{operands, tile, step_note.head}.template Copy<kFewRows>(SharedAddress(shared) +
-                                                                          to * kFewQueryBytes);
       }
     }
     CommitCopies();
@@ -288,12 +207,7 @@ struct Feed {
 
   // Fills the ring but its last stage, as far as it can before the prior grid has ended.
   DEVICE void Start() {
-    walk.Start(operands.plan);
-    if (kFew && threadIdx.x == 0) {
-      const PlanHeader& header = Walk::Header(operands.plan);
-      *reinterpret_cast<BlockNote*>(shared + kBlockNoteAt) = {header.units, header.arrivals_at,
-                                                              header.partials_at};
-    }
+    walk.Start();
     segment.step_end = step = 0;
     known = true;
     note = looked = stage = 0;
@@ -305,12 +219,11 @@ struct Feed {
     bool waited = false;
     for (int i = 0; i < kStages - 1; ++i) {
       SyncBlock();
-      // The first q is loaded when this is done.
-      if (!waited && (Note(note).own || (i > 0 && Note(note).state == 2))) {
+      if (!waited && Note(note).own) {
         WaitForPriorGrid();
         waited = true;
       }
-      Issue(i, i > 0);
+      Issue(i);
     }
     if (!waited) WaitForPriorGrid();
     if constexpr (kStages == 1) SyncBlock();

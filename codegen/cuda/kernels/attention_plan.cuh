@@ -16,11 +16,11 @@ struct PlanLimits {
 };
 
 struct AttentionPlan {
-  // Tiles of few and of many rows, and chunks of the former.
+  // Tiles of few and of many rows, and of the former chunks, and steps (at least one a tile).
   struct Counts {
-    int of[3];
+    int of[4];
   };
-  static constexpr int kFewTiles = 0, kManyTiles = 1, kUnits = 2;
+  static constexpr int kFewTiles = 0, kManyTiles = 1, kUnits = 2, kSteps = 3, kCounts = 4;
 
   // Every thread has `each` sequences that follow each other; what stands before them.
   Counts* before;
@@ -54,12 +54,19 @@ struct AttentionPlan {
     return tile;
   }
 
+  static DEVICE int TileSteps(const Tile& tile) {
+    const int steps = tile.step_end - tile.step_begin;
+    return steps > 1 ? steps : 1;
+  }
+
   static DEVICE Counts Count(const StepSequence& sequence) {
     const bool few = HasFew(sequence);
     const int tiles = DivideUp(sequence.rows * kGroup, few ? kFewRows : kManyRows);
-    Counts counts = {{few ? tiles : 0, few ? 0 : tiles, 0}};
+    Counts counts = {{few ? tiles : 0, few ? 0 : tiles, 0, 0}};
     for (int i = 0; few && i < tiles; ++i) {
-      counts.of[kUnits] += MakeTile(sequence, kFewRows, i).chunks();
+      const Tile tile = MakeTile(sequence, kFewRows, i);
+      counts.of[kUnits] += tile.chunks();
+      counts.of[kSteps] += TileSteps(tile);
     }
     return counts;
   }
@@ -71,7 +78,7 @@ struct AttentionPlan {
     for (int s = thread * each; s < count && s < (thread + 1) * each; ++s) {
       const Counts more = Count(sequences[s]);
 #pragma unroll
-      for (int i = 0; i < 3; ++i) own.of[i] += more.of[i];
+      for (int i = 0; i < kCounts; ++i) own.of[i] += more.of[i];
     }
     Counts sum = own;
     before[thread] = sum;
@@ -81,20 +88,20 @@ struct AttentionPlan {
       if (thread >= distance) more = before[thread - distance];
       SyncBlock();
 #pragma unroll
-      for (int i = 0; i < 3; ++i) sum.of[i] += more.of[i];
+      for (int i = 0; i < kCounts; ++i) sum.of[i] += more.of[i];
       before[thread] = sum;
     }
     SyncBlock();
     const Counts total = before[kThreads - 1];
     SyncBlock();
 #pragma unroll
-    for (int i = 0; i < 3; ++i) sum.of[i] -= own.of[i];
+    for (int i = 0; i < kCounts; ++i) sum.of[i] -= own.of[i];
     before[thread] = sum;
     SyncBlock();
     return total;
   }
 
-  // The sequence that has `at` (a tile of few or of many rows, or a unit), counted from the
+  // The sequence that has `at` (a tile of few or of many rows, a unit, a step), counted from the
   // sequence's own.
   template <int kWhat>
   DEVICE StepSequence Find(int& at, Counts& counts) const {
@@ -116,7 +123,7 @@ struct AttentionPlan {
         return sequence;
       }
 #pragma unroll
-      for (int i = 0; i < 3; ++i) counts.of[i] += own.of[i];
+      for (int i = 0; i < kCounts; ++i) counts.of[i] += own.of[i];
     }
   }
 
@@ -134,6 +141,65 @@ struct AttentionPlan {
         tile.unit += MakeTile(sequence, kFewRows, j).chunks();
       }
       tiles[i] = tile;
+    }
+  }
+
+  // The first unit of a block, and its tile: that nearest to unit or step `at` of all tiles and
+  // heads. A pair about as long as the `share` that a block has is not cut, and little of one is
+  // not cut off.
+  template <int kWhat>
+  DEVICE void Locate(int at, int share, BlockStart& start) const {
+    Counts counts;
+    int in_sequence = at / kHkv, index = 0;
+    const StepSequence sequence = Find<kWhat>(in_sequence, counts);
+    start.tile = MakeTile(sequence, kFewRows, 0);
+    start.tile.unit = counts.of[kUnits];
+    int before_tile = counts.of[kWhat], length;
+    for (;;) {
+      length = kWhat == kUnits ? start.tile.chunks() : TileSteps(start.tile);
+      if (at < (before_tile + length) * kHkv) break;
+      const int unit = start.tile.unit + start.tile.chunks();
+      before_tile += length;
+      start.tile = MakeTile(sequence, kFewRows, ++index);
+      start.tile.unit = unit;
+    }
+    start.few_tile = counts.of[kFewTiles] + index;
+    const int in_tile = at - before_tile * kHkv, head = in_tile / length,
+              in_pair = in_tile % length;
+    const int chunks = start.tile.chunks();
+    int chunk = in_pair;
+    if constexpr (kWhat == kSteps) {
+      const int in_chunks =
+          start.tile.step_begin - start.tile.chunk_begin() * kChunkSteps + in_pair;
+      chunk = (in_chunks + kChunkSteps / 2) / kChunkSteps;
+    }
+    const int near = 4 * length <= 5 * share ? length : share / 8;
+    if (in_pair < near && 2 * in_pair < length) {
+      chunk = 0;
+    } else if (length - in_pair < near || chunk > chunks) {
+      chunk = chunks;
+    }
+    start.unit = start.tile.unit * kHkv + head * chunks + chunk;
+  }
+
+  DEVICE void Deal(BlockStart* starts, int blocks, const PlanHeader& header, int steps) const {
+    const int units = header.units;
+    const bool together = kMayShareChunk && units <= blocks;
+    for (int block = threadIdx.x; block < blocks; block += kThreads) {
+      BlockStart start = {};
+      if (units > blocks) {
+        Locate<kSteps>(static_cast<int>(int64_t{steps} * block / blocks), steps / blocks, start);
+      } else {
+        if (block < units) Locate<kUnits>(block, 0, start);
+        start.unit = block < units ? block : units;
+      }
+      start.together = together;
+      start.header = header;
+      starts[block] = start;
+    }
+    SyncBlock();
+    for (int block = threadIdx.x; block < blocks; block += kThreads) {
+      starts[block].unit_end = block + 1 < blocks ? starts[block + 1].unit : units;
     }
   }
 
@@ -158,26 +224,8 @@ struct AttentionPlan {
     self.WriteTiles<kFewTiles>(reinterpret_cast<Tile*>(memory + plan.few_at), plan.few_tiles);
     self.WriteTiles<kManyTiles>(reinterpret_cast<Tile*>(memory + plan.many_at), plan.many_tiles);
 
-    for (int block = thread; block < limits.blocks; block += kThreads) {
-      BlockStart start = {};
-      start.header = plan;
-      start.unit = BlockBegin(block, limits.blocks, plan.units);
-      start.unit_end = BlockBegin(block + 1, limits.blocks, plan.units);
-      if (start.unit < start.unit_end) {
-        Counts counts;
-        int at = start.unit / kHkv, index = 0;
-        const StepSequence sequence = self.Find<kUnits>(at, counts);
-        start.tile = MakeTile(sequence, kFewRows, 0);
-        start.tile.unit = counts.of[kUnits];
-        while (start.unit >= (start.tile.unit + start.tile.chunks()) * kHkv) {
-          const int unit = start.tile.unit + start.tile.chunks();
-          start.tile = MakeTile(sequence, kFewRows, ++index);
-          start.tile.unit = unit;
-        }
-        start.few_tile = counts.of[kFewTiles] + index;
-      }
-      reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader))[block] = start;
-    }
+    self.Deal(reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader)), limits.blocks, plan,
+              total.of[kSteps] * kHkv);
     auto* arrivals = reinterpret_cast<uint32_t*>(memory + plan.arrivals_at);
     for (int i = thread; i < plan.few_tiles * kHkv; i += kThreads) arrivals[i] = 0;
     if (thread == 0) *plan.Drawn(memory) = 0;

@@ -5,14 +5,6 @@
 
 #include "attention.cuh"
 
-constexpr int kSteps16 = DivideUp(kD, 16);       // tensor-core steps of a score
-constexpr int kColumnTiles = DivideUp(kDv, 16);  // of 16 columns
-constexpr int kChunkSteps = kChunkTokens / kStepTokens;
-
-DEVICE constexpr uint32_t Ones() {
-  return sizeof(Element) == 2 && kIsBf16 ? 0x3f803f80u : 0x3c003c00u;
-}
-
 // Sums of rows lane / 4 and lane / 4 + 8, kTiles tiles of 8 columns, as the tensor core has them.
 template <int kTiles>
 struct RowSums {

@@ -214,6 +214,12 @@ DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t address) {
                : "r"(address)
                : "memory");
 }
+// An 8 x 8 matrix of 16-bit elements, a word a lane as LoadMatrices gives, transposed.
+DEVICE uint32_t TransposeMatrix(uint32_t word) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(word));
+  return transposed;
+}
 
 // ---- asynchronous copies, complete in the order of their groups
 
@@ -245,10 +251,16 @@ DEVICE uint32_t CountArrival(uint32_t* counter, uint32_t increment) {
                : "memory");
   return before;
 }
-// Four f32 from L2, where other blocks' stores are seen; 16-byte aligned.
+// f32 from L2, where other blocks' stores are seen; aligned to all of them.
 DEVICE void LoadFromL2(float (&values)[4], const float* from) {
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
+               : "l"(from)
+               : "memory");
+}
+DEVICE void LoadFromL2(float (&values)[2], const float* from) {
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];"
+               : "=f"(values[0]), "=f"(values[1])
                : "l"(from)
                : "memory");
 }
@@ -282,6 +294,10 @@ DEVICE void SyncBlock() { asm volatile("barrier.sync 0;" ::: "memory"); }
 // `threads` of the block, whole warps, meet at barrier `id` of 1 to 15.
 DEVICE void SyncThreads(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// Counts at a barrier that others wait at.
+DEVICE void ArriveAtThreads(int id, int threads) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 DEVICE float ShuffleXor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 DEVICE bool AnyLane(bool x) { return __any_sync(~0u, x); }

@@ -1,0 +1,321 @@
+// The attention entry for tiles of few rows.
+//
+// A block's units go to its teams of kShare warps in turn. A team walks its chunks through its own
+// ring (attention_tiles.cuh); its warps read the same tiles, and have kWarpRows rows each. Products
+// have tokens (of values: columns) in the place of rows and 8 query rows in that of columns, so
+// that up to 8 rows cost what 8 do; p is turned in registers.
+//
+// Where there is no more than a chunk for each block, its warps share one instead: warp w scores
+// tile w of every step, p and largest scores pass through shared memory, and each sums its columns
+// of all tiles.
+//
+// Merge:   chunks of a pair that begins in the block are folded in order: each warp waits for the
+//          one before its chunk, folds what that left in shared memory, and hands on. What a block
+//          has of a pair that it does not have all of goes to memory (Partial): its chunks, each
+//          alone, or, of the block that has the first, folded. The block whose arrival completes
+//          the pair folds that in order, last of all that the block does. No block waits.
+#ifndef QUIRE_ATTENTION_FEW_CUH_
+#define QUIRE_ATTENTION_FEW_CUH_
+
+#include "attention_warp.cuh"
+
+// A team's warp: walks its own chunks.
+struct WalkingWarp : FewWarp {
+  // Tiles that are waited for at once.
+  static constexpr int kAtOnce = kStages >= 6 ? 2 : 1;
+  static constexpr int kRingBytes = kStages * kSlotBytes;
+  TileFeed<false> feed;
+  uint32_t slot;  // of the next tile to read
+
+  DEVICE int part() const { return kShare > 1 ? warp % kShare : 0; }
+  DEVICE void SyncTeam() const {
+    if constexpr (kShare > 1) {
+      SyncThreads(1 + warp / kShare, kShare * kWarpThreads);
+    } else {
+      SyncWarp();
+    }
+  }
+  DEVICE uint32_t Ring() const { return SharedAddress(shared) + warp / kShare * kRingBytes; }
+  DEVICE uint32_t After(uint32_t at) const {
+    return at + kSlotBytes == Ring() + kRingBytes ? Ring() : at + kSlotBytes;
+  }
+  // The slots of the team's next tiles, which have landed; those before them are filled.
+  DEVICE void Next(int phase, uint32_t (&at)[kAtOnce]) {
+    WaitForCopies<kStages - 2 * kAtOnce>();
+    SyncTeam();
+    uint32_t to = slot - kAtOnce * kSlotBytes;
+    if (slot < Ring() + kAtOnce * kSlotBytes) to += kRingBytes;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      feed.Issue((phase + i + kStages - kAtOnce) % kPhases, to);
+      to = After(to);
+      at[i] = slot;
+      slot = After(slot);
+    }
+  }
+
+  // A chunk.
+  template <int kBlocks>
+  DEVICE void Walked(const Segment& segment) {
+    const int first_row = part() * kWarpRows;
+    const WholeSteps whole(segment.tile(operands.plan));
+    RowInfo rows[kBlocks][2];
+    LoadRows(rows, segment, first_row);
+    uint32_t q[kSteps16][kBlocks][2];
+    LoadQuery(q, segment, first_row);
+    DownSums<kBlocks, kColumnTiles> chunk;
+    chunk.Clear();
+#pragma unroll 1
+    for (int step = segment.step_begin; step < segment.step_end; ++step) {
+      float s[kStepTiles][kBlocks][4];
+#pragma unroll
+      for (int j = 0; j < kStepTiles; j += kAtOnce) {
+        uint32_t keys[kAtOnce];
+        Next(j, keys);
+        Score<kBlocks, kAtOnce>(s + j, q, keys);
+      }
+#pragma unroll
+      for (int j = 0; j < kStepTiles; ++j) {
+        Finish(s[j], rows, whole, step, step * kStepTokens + j * kTileTokens);
+      }
+      float largest[kBlocks][2];
+      LargestDown(s, largest);
+      bool higher = false;
+#pragma unroll
+      for (int i = 0; i < kBlocks * 2; ++i) {
+        const float m = chunk.m[i / 2][i % 2];
+        higher |= RaiseMaximum(m, largest[i / 2][i % 2]) != m;
+      }
+      if (AnyLane(higher)) {
+        OverLanes(largest);
+        chunk.Raise(largest);
+      }
+      uint32_t p[kStepTiles][kBlocks][2];
+#pragma unroll
+      for (int j = 0; j < kStepTiles; ++j) Weights(p[j], s[j], chunk.m);
+#pragma unroll
+      for (int j = 0; j < kStepTiles; j += kAtOnce) {
+        uint32_t values[kAtOnce];
+        Next(kStepTiles + j, values);
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) SumOnes(chunk.l, p[j + i]);
+#pragma unroll
+        for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+          for (int i = 0; i < kAtOnce; ++i) Sum(chunk.o[c], p[j + i], values[i], c);
+        }
+      }
+    }
+    Close(chunk, segment, first_row);
+  }
+
+  // The warps whose chunks of pairs of this block follow each other meet two by two.
+  static constexpr int kTurns = 8;  // the first barrier
+  DEVICE int Turn(int team) const { return kTurns + part() * kTeams + team; }
+
+  template <int kBlocks>
+  DEVICE void Close(DownSums<kBlocks, kColumnTiles>& chunk, const Segment& segment,
+                    int first_row) const {
+    const BlockStart& start = Walk::Of(operands.plan);
+    const int first_unit = segment.unit - segment.chunk;
+    if (first_unit < start.unit) {  // the pair begins in another block
+      Publish(chunk, segment, segment.unit, first_row, 0, 1);
+      if (segment.unit == start.unit && part() == 0 && lane == 0) {
+        const int left = segment.chunks - segment.chunk, units = start.unit_end - start.unit;
+        Open(0) = {segment, left < units ? left : units, 0};
+      }
+      return;
+    }
+    // The first unit of such a pair has none to wait for.
+    const int before = start.tile.unit * kHkv, chunks = start.tile.chunks();
+    const int in_pair = (start.unit - before) % chunks;
+    const int first_owned = in_pair == 0 ? start.unit : start.unit + chunks - in_pair;
+    const int team = warp / kShare;
+    if (segment.unit != first_owned) SyncThreads(Turn(team), 2 * kWarpThreads);
+    const bool ends = segment.unit + 1 == start.unit_end;
+    const SumWords<kBlocks> words{reinterpret_cast<Words4*>(shared + kSumsAt) +
+                                  part() * kSumVectors * kWarpThreads + lane};
+    if (segment.chunk != 0) words.FoldInto(chunk);
+    if (!segment.last() && !ends) words.Keep(chunk);
+    if (!ends) ArriveAtThreads(Turn((team + 1) % kTeams), 2 * kWarpThreads);
+    if (segment.last()) {
+      Write(chunk, segment, first_row, 0, 1);
+    } else if (ends) {
+      Publish(chunk, segment, first_unit, first_row, 0, 1);
+      if (part() == 0 && lane == 0) Open(1) = {segment, segment.chunk + 1, segment.chunk + 1};
+    }
+  }
+
+  DEVICE void Run() {
+    const int team = warp / kShare;
+    feed.Start(team, kStages - kAtOnce, Ring());
+    slot = Ring();
+    Walk walk;
+    walk.Start(operands.plan, team);
+    Segment segment;
+    while (walk.Next(operands.plan, segment)) {
+      if (kWarpRows > 8 && (kGroup > 8 || segment.tile(operands.plan).rows > 8)) {
+        Walked<kWarpRows / 8>(segment);
+      } else {
+        Walked<1>(segment);
+      }
+    }
+  }
+};
+
+// A warp of a block that shares a chunk, the block's only one.
+struct SharingWarp : FewWarp {
+  static constexpr int kSlots = kStages / kShare < kPhases ? kStages / kShare : kPhases;
+  TileFeed<true> feed;
+
+  DEVICE uint32_t Ring() const { return SharedAddress(shared) + warp * kSlots * kSlotBytes; }
+
+  // A block's only chunk.
+  static constexpr int kOwnTiles = DivideUp(kColumnTiles, kWarps);
+  template <int kBlocks>
+  DEVICE void Shared(const Segment& segment) {
+    uint8_t* weights = shared + kSumsAt;
+    auto* all_largest = reinterpret_cast<float*>(shared + kLargestAt);
+    const WholeSteps whole(segment.tile(operands.plan));
+    const int first_step = segment.step_begin / kChunkSteps * kChunkSteps;
+    RowInfo rows[kBlocks][2];
+    LoadRows(rows, segment, 0);
+    uint32_t q[kSteps16][kBlocks][2];
+    LoadQuery(q, segment, 0);
+    float s[kStepTiles][kBlocks][4];
+    WaitForCopies<kMayShareChunk ? kSlots - kStepTiles : 0>();
+    SyncWarp();
+    uint32_t keys[kStepTiles];
+#pragma unroll
+    for (int j = 0; j < kStepTiles; ++j) keys[j] = Ring() + j * kSlotBytes;
+    Score<kBlocks, kStepTiles>(s, q, keys);
+    SyncWarp();
+#pragma unroll
+    for (int i = kSlots; i < kPhases; ++i) feed.Issue(i, Ring() + (i - kSlots) * kSlotBytes);
+#pragma unroll
+    for (int j = 0; j < kChunkSteps; ++j) {
+      const int step = first_step + j;
+      Finish(s[j], rows, whole, step, step * kStepTokens + warp * kTileTokens);
+      float largest[kBlocks][2];
+#pragma unroll
+      for (int i = 0; i < kBlocks * 2; ++i) {
+        largest[i / 2][i % 2] = Max(s[j][i / 2][i % 2], s[j][i / 2][i % 2 + 2]);
+      }
+      OverLanes(largest);
+      if (lane < 4) {
+#pragma unroll
+        for (int i = 0; i < kBlocks * 2; ++i) {
+          all_largest[(j * kWarps + warp) * kFewRows + i / 2 * 8 + lane * 2 + i % 2] =
+              largest[i / 2][i % 2];
+        }
+      }
+    }
+    SyncBlock();
+    DownSums<kBlocks, kOwnTiles> sums;
+    sums.Clear();
+    float largest[kChunkSteps][kBlocks][2], m[kBlocks][2];
+#pragma unroll
+    for (int i = 0; i < kBlocks * 2; ++i) m[i / 2][i % 2] = kLowest;
+#pragma unroll
+    for (int j = 0; j < kChunkSteps; ++j) {
+#pragma unroll
+      for (int i = 0; i < kBlocks * 2; ++i) {
+        const float* of_row =
+            all_largest + j * kWarps * kFewRows + i / 2 * 8 + lane % 4 * 2 + i % 2;
+        float x = of_row[0];
+#pragma unroll
+        for (int w = 1; w < kWarps; ++w) x = Max(x, of_row[w * kFewRows]);
+        largest[j][i / 2][i % 2] = x;
+        m[i / 2][i % 2] = RaiseMaximum(m[i / 2][i % 2], x);
+      }
+      uint32_t p[kBlocks][2];
+      Weights(p, s[j], m);
+#pragma unroll
+      for (int i = 0; i < kBlocks * 2; ++i) {
+        *reinterpret_cast<uint32_t*>(
+            weights +
+            ChunkWeightRows::Offset(i / 2 * 8 + lane / 4, 2 * (j * kStepTiles + warp) + i % 2) +
+            lane % 4 * 4) = p[i / 2][i % 2];
+      }
+    }
+    WaitForCopies<0>();
+    SyncBlock();
+#pragma unroll
+    for (int j = 0; j < kChunkSteps; ++j) {
+      if (first_step + j < segment.step_begin || first_step + j >= segment.step_end) continue;
+      sums.Raise(largest[j]);
+      const uint32_t values = SharedAddress(shared) + (kStepTiles + j) % kSlots * kSlotBytes;
+#pragma unroll
+      for (int w = 0; w < kWarps; w += 2) {
+        uint32_t words[kBlocks][4];
+#pragma unroll
+        for (int b = 0; b < kBlocks; ++b) {
+          LoadMatrices(words[b], SharedAddress(weights) +
+                                     ChunkWeightRows::Offset(b * 8 + lane % 8,
+                                                             2 * (j * kStepTiles + w) + lane / 8));
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          uint32_t p[kBlocks][2];
+#pragma unroll
+          for (int i = 0; i < kBlocks * 2; ++i) p[i / 2][i % 2] = words[i / 2][2 * half + i % 2];
+          SumOnes(sums.l, p);
+#pragma unroll
+          for (int c = 0; c < kOwnTiles; ++c) {
+            const int column_tile = warp + c * kWarps;
+            if (kColumnTiles % kWarps != 0 && column_tile >= kColumnTiles) continue;
+            Sum(sums.o[c], p, values + (w + half) * kSlots * kSlotBytes, column_tile);
+          }
+        }
+      }
+    }
+    if (segment.chunks == 1) {
+      Write(sums, segment, 0, warp, kWarps);
+      return;
+    }
+    Publish(sums, segment, segment.unit, 0, warp, kWarps);
+    if (threadIdx.x == 0) Open(0) = {segment, 1, segment.chunk == 0};
+  }
+
+  DEVICE void Run() {
+    feed.Start(0, kSlots, Ring());
+    Walk walk;
+    walk.Start(operands.plan, 0);
+    Segment segment;
+    if (!walk.Next(operands.plan, segment)) return;
+    if (kFewRows > 8 && (kGroup > 8 || segment.tile(operands.plan).rows > 8)) {
+      Shared<kFewRows / 8>(segment);
+    } else {
+      Shared<1>(segment);
+    }
+  }
+};
+
+struct Attention {
+  static DEVICE void Run(const AttentionOperands& operands) {
+    AllowNextGrid();
+    const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
+    const FewWarp self{operands, SharedMemory(), warp, lane};
+    // One block waits for the prior grid in any case, so that those behind this one do.
+    const BlockStart& start = Walk::Of(operands.plan);
+    if (start.unit == start.unit_end && blockIdx.x > 0) return;
+    if (threadIdx.x < 2) self.Open(threadIdx.x).units = 0;
+    SyncBlock();
+    if (kMayShareChunk && start.together != 0) {
+      if constexpr (kMayShareChunk) SharingWarp{{self}, {operands, lane, warp}}.Run();
+    } else {
+      WalkingWarp{{self}, {operands, lane, warp % kShare}}.Run();
+    }
+    SyncBlock();
+    if (self.Open(0).units + self.Open(1).units == 0) return;
+    SyncBlock();
+    if (lane == 0 && warp < 2 && self.Open(warp).units != 0) self.Arrive(self.Open(warp));
+    SyncBlock();
+#pragma unroll 1
+    for (int i = 0; i < 2; ++i) {
+      if (self.Open(i).units != 0) self.Merge(self.Open(i));
+    }
+  }
+};
+
+#endif  // QUIRE_ATTENTION_FEW_CUH_

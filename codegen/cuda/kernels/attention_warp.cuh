@@ -1,0 +1,276 @@
+// What warps of the attention entry for few rows do to tiles and to sums, whoever has them.
+#ifndef QUIRE_ATTENTION_WARP_CUH_
+#define QUIRE_ATTENTION_WARP_CUH_
+
+#include "attention_sums.cuh"
+
+struct FewWarp {
+  const AttentionOperands& operands;
+  uint8_t* const shared;
+  int warp, lane;
+
+  DEVICE OpenPair& Open(int at) const { return reinterpret_cast<OpenPair*>(shared + kOpenAt)[at]; }
+  template <int kBlocks>
+  DEVICE void LoadQuery(uint32_t (&q)[kSteps16][kBlocks][2], const Segment& segment,
+                        int first_row) const {
+    const Tile& tile = segment.tile(operands.plan);
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      const int row = first_row + 8 * b + lane / 4;
+      const int in_sequence = tile.row + (row < tile.rows ? row : 0);
+      const int64_t token = tile.first_row + in_sequence / kGroup;
+      const Element* from =
+          operands.q + (token * kHq + segment.head * kGroup + in_sequence % kGroup) * kD;
+#pragma unroll
+      for (int k = 0; k < 2 * kSteps16; ++k) {
+        const bool there = row < tile.rows && 8 * k < kD;
+        q[k / 2][b][k % 2] =
+            there ? *reinterpret_cast<const uint32_t*>(from + 8 * k + lane % 4 * 2) : 0;
+      }
+    }
+  }
+  // Scores of kTiles tiles of keys.
+  template <int kBlocks, int kTiles>
+  DEVICE void Score(float (*s)[kBlocks][4], const uint32_t (&q)[kSteps16][kBlocks][2],
+                    const uint32_t (&keys)[kTiles]) const {
+    const uint32_t first = KeyRows::Offset(lane % 16, lane / 16);
+#pragma unroll
+    for (int i = 0; i < kTiles * kBlocks * 4; ++i) s[i / 4 / kBlocks][i / 4 % kBlocks][i % 4] = 0;
+#pragma unroll
+    for (int k = 0; k < kSteps16; ++k) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        uint32_t words[4];
+        LoadMatrices(words, KeyRows::Along(keys[j] + first, 2 * k));
+#pragma unroll
+        for (int b = 0; b < kBlocks; ++b) Mma<Element>(s[j][b], words, q[k][b][0], q[k][b][1]);
+      }
+    }
+  }
+  // o += v^T p of a tile.
+  template <int kBlocks>
+  DEVICE void Sum(float (&o)[kBlocks][4], const uint32_t (&p)[kBlocks][2], uint32_t values,
+                  int column_tile) const {
+    uint32_t words[4];
+    const uint32_t first = values + ValueRows::Offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    LoadMatricesTransposed(words, ValueRows::Along(first, 2 * column_tile));
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) Mma<Element>(o[b], words, p[b][0], p[b][1]);
+  }
+  template <int kBlocks>
+  DEVICE void SumOnes(float (&l)[kBlocks][4], const uint32_t (&p)[kBlocks][2]) const {
+    const uint32_t ones[4] = {Ones(), Ones(), Ones(), Ones()};
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) Mma<Element>(l[b], ones, p[b][0], p[b][1]);
+  }
+  // Weights of a tile's tokens, turned.
+  template <int kBlocks>
+  DEVICE void Weights(uint32_t (&p)[kBlocks][2], const float (&s)[kBlocks][4],
+                      const float (&m)[kBlocks][2]) const {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        p[b][half] = TransposeMatrix(
+            Pack<Element>(Weight(s[b][2 * half], m[b][0]), Weight(s[b][2 * half + 1], m[b][1])));
+      }
+    }
+  }
+  template <int kBlocks>
+  DEVICE void LoadRows(RowInfo (&rows)[kBlocks][2], const Segment& segment, int first_row) const {
+#pragma unroll
+    for (int i = 0; i < kBlocks * 2; ++i) {
+      rows[i / 2][i % 2].Load(operands, segment.tile(operands.plan), segment.head,
+                              first_row + i / 2 * 8 + lane % 4 * 2 + i % 2);
+    }
+  }
+  // Of a tile whose first token is `token`, in step `step`.
+  template <int kBlocks>
+  DEVICE void Finish(float (&s)[kBlocks][4], const RowInfo (&rows)[kBlocks][2],
+                     const WholeSteps& whole, int step, int token) const {
+    const bool masked = step < whole.begin || step >= whole.end;
+    if (kPlain && !masked) return;
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        FinishScore(operands, s[b][i], rows[b][i % 2], token + lane / 4 + i / 2 * 8, masked);
+      }
+    }
+  }
+
+  // What sums hold goes out: their tile c is the columns' tile first + c stride.
+  template <int kBlocks, int kTiles>
+  DEVICE void Write(const DownSums<kBlocks, kTiles>& sums, const Segment& segment, int first_row,
+                    int first_tile, int tile_stride) const {
+    const Tile tile = segment.tile(operands.plan);  // a copy, as y may not be told from it
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      float scale[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = first_row + 8 * b + lane % 4 * 2 + i;
+        scale[i] =
+            FinalScale(operands, QueryHead(tile, segment.head, row), sums.m[b][i], sums.l[b][i]);
+      }
+      const int row = first_row + 8 * b + lane / 4;
+      Element* y = OutputRow(operands, tile, segment.head, row < tile.rows ? row : 0);
+#pragma unroll
+      for (int c = 0; c < kTiles; ++c) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint32_t word = TransposeMatrix(Pack<Element>(
+              Mul(sums.o[c][b][2 * half], scale[0]), Mul(sums.o[c][b][2 * half + 1], scale[1])));
+          const int column = (first_tile + c * tile_stride) * 16 + half * 8 + lane % 4 * 2;
+          if (row < tile.rows && column < kDv) *reinterpret_cast<uint32_t*>(y + column) = word;
+        }
+      }
+    }
+  }
+  DEVICE const PlanHeader& Header() const { return Walk::Of(operands.plan).header; }
+  DEVICE Partial* PartialOf(int unit) const {
+    return reinterpret_cast<Partial*>(operands.plan + Header().partials_at) + unit;
+  }
+  template <int kBlocks, int kTiles>
+  DEVICE void Publish(const DownSums<kBlocks, kTiles>& sums, const Segment& segment, int unit,
+                      int first_row, int first_tile, int tile_stride) const {
+    Partial* partial = PartialOf(unit);
+    const int rows = segment.tile(operands.plan).rows;
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = first_row + 8 * b + lane % 4 * 2 + i;
+        if (row >= rows) continue;
+#pragma unroll
+        for (int c = 0; c < kTiles; ++c) {
+          const int column_tile = first_tile + c * tile_stride;
+          if (column_tile >= kColumnTiles) continue;
+          float* to = &partial->o[row][column_tile * 16 + lane / 4];
+          to[0] = sums.o[c][b][i];
+          to[8] = sums.o[c][b][i + 2];
+        }
+        if (first_tile == 0 && lane < 4) {
+          partial->statistics[row][0] = sums.m[b][i];
+          partial->statistics[row][1] = sums.l[b][i];
+        }
+      }
+    }
+  }
+
+  // All of the block's partials of an open pair are written. It stays if that completes it.
+  DEVICE void Arrive(OpenPair& open) const {
+    auto* arrivals =
+        reinterpret_cast<uint32_t*>(operands.plan + Header().arrivals_at) + open.segment.pair;
+    uint32_t count = static_cast<uint32_t>(open.units | open.folded << kFoldedShift);
+    count += CountArrival(arrivals, count);
+    constexpr uint32_t kUnits = (1u << kFoldedShift) - 1;
+    if ((count & kUnits) == static_cast<uint32_t>(open.segment.chunks)) {
+      *arrivals = 0;
+      open.folded = static_cast<int>(count >> kFoldedShift);
+    } else {
+      open.units = 0;
+    }
+  }
+
+  // ---- a complete pair's partials, folded by the block where the rings were
+
+  // What folding a chunk multiplies a row's sums with, and adds to l; the maximum after it.
+  struct alignas(16) FoldStep {
+    float own, more, l, m;
+  };
+  static constexpr int kScanned = kWarpThreads;  // chunks of which FoldSteps are made at once
+  static constexpr int kRowVectors = Partial::kColumns / 4;
+  static constexpr int kVectorsAt = kFewRows * kScanned * static_cast<int>(sizeof(FoldStep));
+  // Vectors of four columns for each thread.
+  static constexpr int kRoom = (kSumsAt - kVectorsAt) / (kThreads * 16);
+  static_assert(kRoom >= 1);
+
+  // Statistics of `chunks` chunks of a row, which are where its FoldSteps go, become those. `m`:
+  // the maximum before them; after them it is returned.
+  DEVICE float Scan(FoldStep* steps, int chunks, float m) const {
+#pragma unroll 4
+    for (int i = 0; i < chunks; ++i) {
+      const FoldStep statistics = steps[i];  // m, l
+      const FoldScales scales(m, statistics.own);
+      steps[i] = {scales.own, scales.more, Mul(statistics.more, scales.more), m};
+    }
+    return m;
+  }
+
+  // A thread has four columns of every few rows.
+  DEVICE void Merge(const OpenPair& open) const {
+    const Segment& segment = open.segment;
+    const Tile tile = segment.tile(operands.plan);
+    const Partial* first = PartialOf(segment.unit - segment.chunk);
+    // The first partial has the chunks before this one.
+    const Partial* others = first + open.folded - 1;
+    const int count = segment.chunks - open.folded + 1, all = tile.rows * kRowVectors;
+    const int items = DivideUp(all, kThreads);
+    const int room = kRoom < kScanned ? kRoom : kScanned;
+    const int each = count < room ? count : room;  // chunks at once
+    const int group = each == count ? kRoom / count : 1;
+    auto* steps = reinterpret_cast<FoldStep*>(shared);
+    const auto* vectors = reinterpret_cast<const Words4*>(shared + kVectorsAt) + threadIdx.x;
+    const uint32_t to = SharedAddress(shared);
+    for (int item = 0; item < items; item += group) {
+      float carried = kLowest, l = 0, o[4] = {};
+      for (int begin = 0; begin < count; begin += each) {
+        const int chunks = count - begin < each ? count - begin : each;
+        const auto chunk = [&](int i) -> const Partial& {
+          return begin + i == 0 ? *first : others[begin + i];
+        };
+        for (int at = threadIdx.x; at < tile.rows * kScanned; at += kThreads) {
+          const int row = at / kScanned, i = at % kScanned;
+          if (i < chunks) CopyAsync(to + at * 16, chunk(i).statistics[row]);
+        }
+        for (int g = 0; g < group; ++g) {
+          const int at = threadIdx.x + (item + g) * kThreads;
+          if (at >= all) break;
+          const int row = at / kRowVectors, column = at % kRowVectors * 4;
+#pragma unroll 4
+          for (int i = 0; i < chunks; ++i) {
+            CopyAsync(to + kVectorsAt + ((g * chunks + i) * kThreads + threadIdx.x) * 16,
+                      chunk(i).o[row] + column);
+          }
+        }
+        CommitCopies();
+        WaitForCopies<0>();
+        SyncBlock();
+        // Threads of different warps first.
+        const int row = lane * kWarps + warp;
+        if (row < tile.rows) carried = Scan(steps + row * kScanned, chunks, carried);
+        SyncBlock();
+        for (int g = 0; g < group; ++g) {
+          const int at = threadIdx.x + (item + g) * kThreads;
+          if (at >= all) break;
+          const int row = at / kRowVectors, column = at % kRowVectors * 4;
+          float m = kLowest;
+#pragma unroll 4
+          for (int i = 0; i < chunks; ++i) {
+            const FoldStep step = steps[row * kScanned + i];
+            const Words4 more = vectors[(g * chunks + i) * kThreads];
+            m = step.m;
+            l = Fma(l, step.own, step.l);
+            o[0] = Fma(o[0], step.own, Mul(FromBits(more.x), step.more));
+            o[1] = Fma(o[1], step.own, Mul(FromBits(more.y), step.more));
+            o[2] = Fma(o[2], step.own, Mul(FromBits(more.z), step.more));
+            o[3] = Fma(o[3], step.own, Mul(FromBits(more.w), step.more));
+          }
+          if (begin + chunks < count) continue;
+          const float scale = FinalScale(operands, QueryHead(tile, segment.head, row), m, l);
+          if (column < kDv) {
+            auto* y =
+                reinterpret_cast<uint32_t*>(OutputRow(operands, tile, segment.head, row) + column);
+            y[0] = Pack<Element>(Mul(o[0], scale), Mul(o[1], scale));
+            y[1] = Pack<Element>(Mul(o[2], scale), Mul(o[3], scale));
+          }
+          l = o[0] = o[1] = o[2] = o[3] = 0;
+        }
+        SyncBlock();  // all is free
+      }
+    }
+  }
+};
+
+#endif  // QUIRE_ATTENTION_WARP_CUH_
