@@ -36,33 +36,13 @@ QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace plain_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace plain_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 3, false)
 QUIRE_PLAIN_MASKS
 #include <attention_body.cuh>
 }  // namespace plain_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 namespace paged_few {  // the same over pages of 5 tokens
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, true)
@@ -70,33 +50,13 @@ QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace paged_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace paged_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, false)
 QUIRE_PLAIN_MASKS
 #include <attention_body.cuh>
 }  // namespace paged_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 namespace windowed_few {  // everything that goes with a window; pages of one token
 QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 3, true)
@@ -111,17 +71,7 @@ constexpr float kAlibiSlopes[] = {
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace windowed_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace windowed_many {
 QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 1, false)
 constexpr bool kCausal = true, kAlibi = true, kSinks = true;
@@ -134,17 +84,7 @@ constexpr float kAlibiSlopes[] = {
     0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
 #include <attention_body.cuh>
 }  // namespace windowed_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 namespace full_few {  // every row sees the whole context; columns for two warps
 QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 9, true)
@@ -155,17 +95,7 @@ constexpr float kAlibiSlopes[] = {0};
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace full_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace full_many {
 QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 3, false)
 constexpr bool kCausal = false, kAlibi = false, kSinks = false;
@@ -174,17 +104,7 @@ constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
 #include <attention_body.cuh>
 }  // namespace full_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 namespace tree_few {  // rows that see branches of the step's own tokens
 QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 6, true)
@@ -195,17 +115,7 @@ constexpr float kAlibiSlopes[] = {0};
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace tree_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace tree_many {
 QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 4, false)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
@@ -214,17 +124,7 @@ constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
 #include <attention_body.cuh>
 }  // namespace tree_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 namespace grouped_few {  // so many heads a group that two warps share tiles
 QUIRE_ATTENTION(Bf16, 20, 1, 24, 40, 16, 11, true)
@@ -232,33 +132,13 @@ QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace grouped_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace grouped_many {
 QUIRE_ATTENTION(Bf16, 20, 1, 24, 40, 16, 3, false)
 QUIRE_PLAIN_MASKS
 #include <attention_body.cuh>
 }  // namespace grouped_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 // The body of sm_90a, and once the other over pages that it does not take.
 namespace group_few {
@@ -267,33 +147,13 @@ QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace group_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace group_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 5, 2, false)
 QUIRE_PLAIN_MASKS
 #include <attention_body.cuh>
 }  // namespace group_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 #undef QUIRE_MANY_THREADS
 #define QUIRE_MANY_THREADS 384
 namespace warpgroup_few {
@@ -302,66 +162,26 @@ QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_many {
 QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, false)
 QUIRE_PLAIN_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_wide_few {
 QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_wide_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_wide_many {
 QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, false)
 QUIRE_PLAIN_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_wide_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_few {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, true)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
@@ -371,17 +191,7 @@ constexpr float kAlibiSlopes[] = {0};
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_windowed_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_many {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, false)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
@@ -390,17 +200,7 @@ constexpr double kCap = 2;
 constexpr float kAlibiSlopes[] = {0};
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_windowed_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_full_few {
 QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, true)
 constexpr bool kCausal = false, kAlibi = false, kSinks = false;
@@ -410,17 +210,7 @@ constexpr float kAlibiSlopes[] = {0};
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_full_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_full_many {
 QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, false)
 constexpr bool kCausal = false, kAlibi = false, kSinks = false;
@@ -429,17 +219,7 @@ constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_full_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_tree_few {
 QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, true)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
@@ -449,17 +229,7 @@ constexpr float kAlibiSlopes[] = {0};
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_tree_few
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_tree_many {
 QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, false)
 constexpr bool kCausal = true, kAlibi = false, kSinks = true;
@@ -468,17 +238,7 @@ constexpr double kCap = 0;
 constexpr float kAlibiSlopes[] = {0};
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_tree_many
-#undef QUIRE_ATTENTION_CUH_
-#undef QUIRE_ATTENTION_FEED_CUH_
-#undef QUIRE_ATTENTION_ROWS_CUH_
-#undef QUIRE_ATTENTION_BODY_CUH_
-#undef QUIRE_ATTENTION_RING_CUH_
-#undef QUIRE_ATTENTION_WARPGROUP_CUH_
-#undef QUIRE_ATTENTION_TILES_CUH_
-#undef QUIRE_ATTENTION_SUMS_CUH_
-#undef QUIRE_ATTENTION_WARP_CUH_
-#undef QUIRE_ATTENTION_FEW_CUH_
-#undef QUIRE_ATTENTION_PLAN_CUH_
+#include "tests/codegen/cuda_attention_again.h"
 
 }  // namespace quire::emulated
 
