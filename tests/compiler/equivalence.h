@@ -38,25 +38,28 @@ inline reference::Inputs TokenInputs(int64_t vocabulary, int64_t begin, int64_t 
   return inputs;
 }
 
-// What the encoder reads, for a definition that has one.
+// What the encoder reads, ids or states, for a definition that has one; and the same in the order
+// of the arguments of `encode`.
 inline constexpr int64_t kSourceTokens = 7;
-inline reference::Inputs SourceInputs(int64_t vocabulary) {
-  reference::Inputs inputs;
-  inputs.args = {{"ids", RandomIds("source", kSourceTokens, vocabulary)},
-                 {"pos", Positions(0, kSourceTokens)}};
-  inputs.weights = RandomWeights();
-  return inputs;
+inline bool HasEncoder(const Func& definition) { return definition.args().size() > 2; }
+inline std::vector<reference::Tensor> Source(const Func& definition, int64_t vocabulary) {
+  if (const Op* states = definition.Find("states")) {
+    return {RandomNormal("states", {kSourceTokens, states->type.extents[1].value()})};
+  }
+  return {RandomIds("source", kSourceTokens, vocabulary), Positions(0, kSourceTokens)};
 }
-
-inline bool HasEncoder(const Func& definition) { return definition.args().size() == 4; }
 
 // All inputs of a definition.
 inline reference::Inputs WholeInputs(const Func& definition, int64_t vocabulary, int64_t tokens) {
   reference::Inputs inputs = TokenInputs(vocabulary, 0, tokens);
   if (HasEncoder(definition)) {
-    reference::Inputs source = SourceInputs(vocabulary);
-    inputs.args["source"] = source.args["ids"];
-    inputs.args["source_pos"] = source.args["pos"];
+    const std::vector<reference::Tensor> source = Source(definition, vocabulary);
+    if (source.size() == 1) {
+      inputs.args["states"] = source[0];
+    } else {
+      inputs.args["source"] = source[0];
+      inputs.args["source_pos"] = source[1];
+    }
   }
   return inputs;
 }
@@ -106,7 +109,14 @@ inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Module
   const Func* encode = lowered.Find("encode");
   ASSERT_EQ(encode != nullptr, HasEncoder(definition));
   if (encode != nullptr) {
-    reference::Inputs inputs = SourceInputs(vocabulary);
+    reference::Inputs inputs;
+    inputs.weights = RandomWeights();
+    const std::vector<reference::Tensor> source = Source(definition, vocabulary);
+    if (source.size() == 1) {
+      inputs.args = {{"states", source[0]}};
+    } else {
+      inputs.args = {{"ids", source[0]}, {"pos", source[1]}};
+    }
     inputs.cross = &cross;
     const auto encoded = reference::Interpret(*encode, inputs);
     ASSERT_TRUE(encoded.ok()) << encoded.status();
@@ -128,8 +138,7 @@ inline void ExpectPlanEqualsDefinition(const Func& definition, const plan::Targe
                                        const TensorTable& tensors, int64_t vocabulary) {
   PlanExecutor executor(target, tensors, RandomWeights());
   if (HasEncoder(definition)) {
-    reference::Inputs source = SourceInputs(vocabulary);
-    ASSERT_EQ(executor.Encode({source.args["ids"], source.args["pos"]}), absl::OkStatus());
+    ASSERT_EQ(executor.Encode(Source(definition, vocabulary)), absl::OkStatus());
   }
   ExpectStepsEqualTheWhole(definition, vocabulary, [&](int64_t begin, const Chunk& chunk) {
     reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
@@ -138,13 +147,13 @@ inline void ExpectPlanEqualsDefinition(const Func& definition, const plan::Targe
 }
 
 // Logits of all chunks, one after another.
-inline absl::StatusOr<std::vector<double>> LogitsOfPlan(const plan::TargetT& target,
+inline absl::StatusOr<std::vector<double>> LogitsOfPlan(const Func& definition,
+                                                        const plan::TargetT& target,
                                                         const TensorTable& tensors,
                                                         int64_t vocabulary, Storing storing) {
   PlanExecutor executor(target, tensors, RandomWeights(), storing);
-  if (target.programs.size() > 1) {
-    reference::Inputs source = SourceInputs(vocabulary);
-    QUIRE_RETURN_IF_ERROR(executor.Encode({source.args["ids"], source.args["pos"]}));
+  if (HasEncoder(definition)) {
+    QUIRE_RETURN_IF_ERROR(executor.Encode(Source(definition, vocabulary)));
   }
   std::vector<double> logits;
   int64_t begin = 0;
@@ -161,12 +170,12 @@ inline absl::StatusOr<std::vector<double>> LogitsOfPlan(const plan::TargetT& tar
 // What rounding stored values does to the logits of a plan, beside what random errors of at least
 // the deviation of rounding's do, put at the same places. Both add up to a sum of many independent
 // small errors over a few hundred logits; three deviations of one bound the other.
-inline void ExpectRoundingDoesWhatItMay(const plan::TargetT& target, const TensorTable& tensors,
-                                        int64_t vocabulary) {
-  auto exact = LogitsOfPlan(target, tensors, vocabulary, Storing::kExact);
+inline void ExpectRoundingDoesWhatItMay(const Func& definition, const plan::TargetT& target,
+                                        const TensorTable& tensors, int64_t vocabulary) {
+  auto exact = LogitsOfPlan(definition, target, tensors, vocabulary, Storing::kExact);
   ASSERT_TRUE(exact.ok()) << exact.status();
   auto distance = [&](Storing storing) {
-    auto logits = LogitsOfPlan(target, tensors, vocabulary, storing);
+    auto logits = LogitsOfPlan(definition, target, tensors, vocabulary, storing);
     EXPECT_TRUE(logits.ok()) << logits.status();
     double sum = 0;
     for (size_t i = 0; logits.ok() && i < exact->size(); ++i) {
