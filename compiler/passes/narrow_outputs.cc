@@ -5,7 +5,8 @@
 //
 // f is everything that only the results read: row-wise ops whose every reader is one of f or the
 // return itself. Legal because a row-wise op computes a row from that row alone, so that picking
-// rows before it or after it is the same. Declines when a result has no rows T. For a decoder, f
+// rows before it or after it is the same. An embedding, which looks up an argument, keeps its rows.
+// Declines when a result has no rows T. For a decoder, f
 // reaches back to the last attention: the head, the last norm and the last layer's feed-forward run
 // on R rows.
 // Saves (T - R)/T of the multiply-adds of f.
@@ -31,6 +32,7 @@ OpSet OnlyReadByResults(const Func& func) {
   for (auto it = func.ops().rbegin(); it != func.ops().rend(); ++it) {
     const Op* op = it->get();
     if (!HasRows(op->type, 'T') || !CheckRowWise(*op, 'T').ok()) continue;
+    if (op->Is(OpKind::kEmbed)) continue;
     const auto readers = users.find(op);
     const bool is_read = readers != users.end();
     if (!is_read && !returned.contains(op)) continue;
