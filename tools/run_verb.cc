@@ -336,24 +336,31 @@ VerbMain AddRunVerb(CLI::App* app) {
   app->add_option("-p,--prompt", options->prompts, "a prompt; may be given several times")
       ->take_all()
       ->expected(1);
-  app->add_option("--prompt-file", options->prompt_files, "a file whose text is a prompt")
+  app->add_option("--prompt-file", options->prompt_files,
+                  "a file whose text is a prompt; may be given several times")
+      ->take_all()
       ->expected(1);
-  app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3")->expected(1);
+  app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3; may be given several times")
+      ->take_all()
+      ->expected(1);
   app->add_option("--source", options->sources,
                   "a text for the model's encoder; may be given several times")
       ->take_all()
       ->expected(1);
-  app->add_option("--source-file", options->source_files, "a file whose text is for the encoder")
+  app->add_option("--source-file", options->source_files,
+                  "a file whose text is for the encoder; may be given several times")
+      ->take_all()
       ->expected(1);
   app->add_option("--source-states", options->source_states,
                   "a .safetensors file with states for the model to look at")
       ->expected(1);
   app->add_option("-n,--max-tokens", options->max_tokens,
-                  "tokens to generate at most (as the model asks, else 64)")
+                  "tokens to generate at most (an encoder-decoder's max_length, else 64)")
       ->check(CLI::Range(1, 1 << 30));
   AddBeamOptions(app, options.get());
   AddSamplingOptions(app, options.get());
   app->add_option("--stop", options->stop, "end before this text; may be given several times")
+      ->take_all()
       ->expected(1);
   app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
   app->add_flag("--no-special", options->no_special, "put no bos or eos around the prompt");

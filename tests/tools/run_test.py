@@ -79,6 +79,13 @@ class RunTest(QuireTest):
         result = self.run_json("-p", PROMPTS[0], "-n", "40", "--stop", stop)["results"][0]
         self.assertEqual(result["finish"], "stop-string")
         self.assertEqual(result["text"], whole[:whole.index(stop)])
+        later = whole.split()[6]
+        earliest = self.run_json("-p", PROMPTS[0], "-n", "40", "--stop", later, "--stop", stop)["results"][0]
+        self.assertEqual(earliest["text"], result["text"])
+
+    def test_ids_several_times(self):
+        results = self.run_json("--ids=1,2", "--ids=3,4", "-n", "4")["results"]
+        self.assertEqual(len(results), 2)
 
     def test_log_probabilities_are_those_of_the_choice(self):
         result = self.run_json("-p", PROMPTS[0], "-n", "8", "--top-logprobs=3")["results"][0]
