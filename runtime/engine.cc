@@ -54,7 +54,8 @@ StepRoom EncoderRoomOf(const EngineOptions& options, int64_t max_source, int64_t
 // `max_tokens`, 0 for any.
 absl::StatusOr<int32_t> PagesOf(const Program& program, int64_t cache_bytes, int64_t max_tokens,
                                 int32_t page_tokens, int32_t max_sequences) {
-  const int64_t page_bytes = std::max<int64_t>(program.page_bytes(), 1);
+  // A page of a program that keeps nothing still costs its place in tables.
+  const int64_t page_bytes = program.page_bytes() > 0 ? program.page_bytes() : 4096;
   int64_t pages = cache_bytes / page_bytes;
   if (pages == 0) {
     return absl::InvalidArgumentError(absl::StrCat("engine: cache_bytes=", cache_bytes,

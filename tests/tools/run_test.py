@@ -83,6 +83,18 @@ class RunTest(QuireTest):
         earliest = self.run_json("-p", PROMPTS[0], "-n", "40", "--stop", later, "--stop", stop)["results"][0]
         self.assertEqual(earliest["text"], result["text"])
 
+    def test_a_definition_that_keeps_nothing(self):
+        (self.folder / "bigram.qir").write_text("""func @step(%ids: i32[T], %pos: i32[T]) {
+  %w = weight {name="model.embed_tokens.weight"} : bf16[1280,128]
+  %e = embed %w, %ids : f32[T,128]
+  %y = linear %e, %w : f32[T,1280]
+  return %y
+}
+""")
+        self.quire("compile", "bigram.qir", f"--weights-dir={quire_test.ROOT / 'models/demo/story'}", "-o", "bigram.qplan")
+        ids, _ = self.quire("run", "bigram.qplan", "--ids=1,2", "-n", "3", "--output=ids")
+        self.assertEqual(len(ids.split()), 3)
+
     def test_ids_several_times(self):
         results = self.run_json("--ids=1,2", "--ids=3,4", "-n", "4")["results"]
         self.assertEqual(len(results), 2)
