@@ -29,6 +29,35 @@ namespace quire::emulated {
   constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0; \
   constexpr double kCap = 0;                                     \
   constexpr float kAlibiSlopes[] = {0};
+#define QUIRE_ALIBI_MASKS                                                \
+  constexpr bool kCausal = true, kAlibi = true, kSinks = true;           \
+  constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;      \
+  constexpr double kCap = 2;                                             \
+  constexpr float kAlibiSlopes[] = {                                     \
+      0.5f * 1.4426950408889634f,       0.25f * 1.4426950408889634f,     \
+      0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,   \
+      0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f, \
+      0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
+#define QUIRE_BIAS_MASKS                                          \
+  constexpr bool kCausal = false, kAlibi = false, kSinks = false; \
+  constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0; \
+  constexpr double kCap = 0;                                      \
+  constexpr float kAlibiSlopes[] = {0};
+#define QUIRE_TREE_MASKS                                         \
+  constexpr bool kCausal = true, kAlibi = false, kSinks = true;  \
+  constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2; \
+  constexpr double kCap = 0;                                     \
+  constexpr float kAlibiSlopes[] = {0};
+#define QUIRE_WINDOW_MASKS                                          \
+  constexpr bool kCausal = true, kAlibi = false, kSinks = true;     \
+  constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0; \
+  constexpr double kCap = 2;                                        \
+  constexpr float kAlibiSlopes[] = {0};
+#define QUIRE_NO_MASKS                                            \
+  constexpr bool kCausal = false, kAlibi = false, kSinks = false; \
+  constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;  \
+  constexpr double kCap = 0;                                      \
+  constexpr float kAlibiSlopes[] = {0};
 
 namespace plain_few {  // three heads a group, padded rows, two tensor-core steps
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 5, true)
@@ -60,68 +89,42 @@ QUIRE_PLAIN_MASKS
 
 namespace windowed_few {  // everything that goes with a window; pages of one token
 QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 3, true)
-constexpr bool kCausal = true, kAlibi = true, kSinks = true;
-constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
-constexpr double kCap = 2;
-constexpr float kAlibiSlopes[] = {
-    0.5f * 1.4426950408889634f,       0.25f * 1.4426950408889634f,
-    0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,
-    0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f,
-    0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
+QUIRE_ALIBI_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace windowed_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace windowed_many {
 QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 1, false)
-constexpr bool kCausal = true, kAlibi = true, kSinks = true;
-constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
-constexpr double kCap = 2;
-constexpr float kAlibiSlopes[] = {
-    0.5f * 1.4426950408889634f,       0.25f * 1.4426950408889634f,
-    0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,
-    0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f,
-    0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
+QUIRE_ALIBI_MASKS
 #include <attention_body.cuh>
 }  // namespace windowed_many
 #include "tests/codegen/cuda_attention_again.h"
 
 namespace full_few {  // every row sees the whole context; columns for two warps
 QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 9, true)
-constexpr bool kCausal = false, kAlibi = false, kSinks = false;
-constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_BIAS_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace full_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace full_many {
 QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 3, false)
-constexpr bool kCausal = false, kAlibi = false, kSinks = false;
-constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_BIAS_MASKS
 #include <attention_body.cuh>
 }  // namespace full_many
 #include "tests/codegen/cuda_attention_again.h"
 
 namespace tree_few {  // rows that see branches of the step's own tokens
 QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 6, true)
-constexpr bool kCausal = true, kAlibi = false, kSinks = true;
-constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_TREE_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace tree_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace tree_many {
 QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 4, false)
-constexpr bool kCausal = true, kAlibi = false, kSinks = true;
-constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_TREE_MASKS
 #include <attention_body.cuh>
 }  // namespace tree_many
 #include "tests/codegen/cuda_attention_again.h"
@@ -184,58 +187,40 @@ QUIRE_PLAIN_MASKS
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_few {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, true)
-constexpr bool kCausal = true, kAlibi = false, kSinks = true;
-constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
-constexpr double kCap = 2;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_WINDOW_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_windowed_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_many {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, false)
-constexpr bool kCausal = true, kAlibi = false, kSinks = true;
-constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;
-constexpr double kCap = 2;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_WINDOW_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_windowed_many
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_full_few {
 QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, true)
-constexpr bool kCausal = false, kAlibi = false, kSinks = false;
-constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_NO_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_full_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_full_many {
 QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, false)
-constexpr bool kCausal = false, kAlibi = false, kSinks = false;
-constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_NO_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_full_many
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_tree_few {
 QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, true)
-constexpr bool kCausal = true, kAlibi = false, kSinks = true;
-constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_TREE_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
 }  // namespace warpgroup_tree_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_tree_many {
 QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, false)
-constexpr bool kCausal = true, kAlibi = false, kSinks = true;
-constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2;
-constexpr double kCap = 0;
-constexpr float kAlibiSlopes[] = {0};
+QUIRE_TREE_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_tree_many
 #include "tests/codegen/cuda_attention_again.h"
