@@ -78,7 +78,9 @@ bool Scheduler::CanAdmit(const Sequence& sequence) const {
   int64_t pages = sequences;
   for (const Sequence* other : running_) {
     sequences += other->sequences_due();
-    pages += cache_->PagesToExtend(*other->cache, other->tokens_due()) + other->sequences_due();
+    // Those that are in the step already have the pages of their rows.
+    const int32_t tokens = static_cast<int32_t>(other->ids.size()) - cache_->tokens(*other->cache);
+    pages += cache_->PagesToExtend(*other->cache, tokens) + other->sequences_due();
   }
   if (sequences > options_.max_sequences) return false;
   const bool lacks_input = LacksInput(sequence);

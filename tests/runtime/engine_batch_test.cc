@@ -158,5 +158,22 @@ TEST(EngineTest, SecondRequestStartsFromTheFirstOnesPages) {
   EXPECT_TRUE(first.at({1, 0}) == second.at({2, 0}));
 }
 
+TEST(EngineAdmissionTest, AStepTakesAllThatPagesSufficeFor) {
+  constexpr int32_t kRequests = 8, kPrompt = 12, kPageTokens = 4;
+  EngineOptions options;
+  options.step_tokens = kRequests * kPrompt;
+  options.cache_pages = kRequests * (kPrompt / kPageTokens + 1);
+  EngineRig rig(options, kPageTokens);
+  Request request;
+  request.max_tokens = kPageTokens;
+  for (int32_t i = 0; i < kRequests; ++i) {
+    request.ids.assign(kPrompt, i);
+    rig.Submit(request);
+  }
+  std::vector<TokenEvent> events;
+  ASSERT_TRUE(rig.engine->Step(&events).ok());
+  EXPECT_EQ(rig.engine->counters().computed_tokens, kRequests * kPrompt);
+}
+
 }  // namespace
 }  // namespace quire
