@@ -1,5 +1,7 @@
 #include "models/key_reader.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +32,23 @@ constexpr ActivationName kActivations[] = {
     {"relu", OpKind::kRelu, "none"},
     {"sigmoid", OpKind::kSigmoid, "none"},
     {"tanh", OpKind::kTanh, "none"},
+};
+
+// Keys whose null stands for something in transformers: what the absent key does, too.
+constexpr absl::string_view kNullable[] = {
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "factor",
+    "final_logit_softcapping",
+    "mscale",
+    "mscale_all_dim",
+    "n_inner",
+    "num_decoder_layers",
+    "num_key_value_heads",
+    "scale_embedding",
+    "seq_length",
+    "use_bidirectional_attention",
 };
 
 }  // namespace
@@ -69,14 +88,23 @@ Dimension KeyReader::Dim(std::initializer_list<absl::string_view> keys, int64_t 
   return {1, std::string(key)};
 }
 
-Dimension KeyReader::DimOr(absl::string_view key, int64_t limit, const Dimension& fallback) {
+bool KeyReader::IsAbsent(absl::string_view key, absl::string_view fallback) {
   config_.Ignore({key});
-  return Has(key) ? Dim({key}, limit) : fallback;
+  if (Has(key)) return false;
+  if (config_.IsNull(key) &&
+      std::find(std::begin(kNullable), std::end(kNullable), key) == std::end(kNullable)) {
+    Invalid(key, "has no meaning",
+            absl::StrCat("a value, or no such key, for the default, ", fallback));
+  }
+  return true;
+}
+
+Dimension KeyReader::DimOr(absl::string_view key, int64_t limit, const Dimension& fallback) {
+  return IsAbsent(key, absl::StrCat(fallback.value)) ? fallback : Dim({key}, limit);
 }
 
 double KeyReader::Float(absl::string_view key, double fallback, double low, double high) {
-  config_.Ignore({key});
-  return Has(key) ? Float(key, low, high) : fallback;
+  return IsAbsent(key, absl::StrCat(fallback)) ? fallback : Float(key, low, high);
 }
 
 double KeyReader::Float(absl::string_view key, double low, double high) {
@@ -92,11 +120,13 @@ double KeyReader::Float(absl::string_view key, double low, double high) {
 }
 
 bool KeyReader::Bool(absl::string_view key, bool fallback) {
-  return Take(config_.GetBoolOr(key, fallback), fallback);
+  if (IsAbsent(key, fallback ? "true" : "false")) return fallback;
+  return Take(config_.GetBool(key), fallback);
 }
 
 std::string KeyReader::Text(absl::string_view key, absl::string_view fallback) {
-  return Take(config_.GetStringOr(key, fallback), std::string(fallback));
+  if (IsAbsent(key, fallback)) return std::string(fallback);
+  return Take(config_.GetString(key), std::string(fallback));
 }
 
 std::vector<std::string> KeyReader::Texts(absl::string_view key) {
@@ -133,7 +163,8 @@ void KeyReader::Only(absl::string_view key, bool supported) {
 }
 
 void KeyReader::OnlyNumber(absl::string_view key, double supported) {
-  if (Take(config_.GetFloatOr(key, supported), supported) == supported) return;
+  if (IsAbsent(key, absl::StrCat(supported))) return;
+  if (Take(config_.GetFloat(key), supported) == supported) return;
   Unsupported(key, "is not supported", absl::StrCat(supported));
 }
 

@@ -3,7 +3,8 @@
 //
 // Errors:  INVALID_ARGUMENT for a value of the wrong type or out of range, and for aliases that
 // differ;
-//          UNIMPLEMENTED for a value that is valid but not supported.
+//          UNIMPLEMENTED for a value that is valid but not supported. Null is INVALID_ARGUMENT
+//          where transformers does not take it for an absent key.
 #ifndef QUIRE_MODELS_KEY_READER_H_
 #define QUIRE_MODELS_KEY_READER_H_
 
@@ -56,6 +57,10 @@ class KeyReader {
   void Invalid(absl::string_view key, absl::string_view problem, absl::string_view allowed);
 
  private:
+  // Whether the key has no value and its default holds, which `fallback` names in the message that
+  // refuses a null.
+  bool IsAbsent(absl::string_view key, absl::string_view fallback);
+
   template <typename T>
   T Take(absl::StatusOr<T> value, T fallback) {
     if (value.ok()) return *std::move(value);

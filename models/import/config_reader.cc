@@ -73,6 +73,10 @@ bool ConfigReader::Has(absl::string_view key) const {
   return found != object_->end() && !found->is_null();
 }
 
+bool ConfigReader::IsNull(absl::string_view key) const {
+  return object_->is_object() && object_->contains(std::string(key)) && !Has(key);
+}
+
 const json* ConfigReader::Find(absl::string_view key) const {
   read_->insert(FullKey(key));
   return Has(key) ? &*object_->find(std::string(key)) : nullptr;
@@ -87,7 +91,8 @@ absl::StatusOr<const json*> ConfigReader::Require(absl::string_view key) const {
   }
   const std::string near = Nearest(key, keys);
   const absl::Status missing =
-      WithLine(absl::InvalidArgumentError(absl::StrCat(FullKey(key), ": the key is missing")),
+      WithLine(absl::InvalidArgumentError(absl::StrCat(
+                   FullKey(key), IsNull(key) ? "=null has no meaning" : ": the key is missing")),
                "from", file_);
   if (near.empty() || near == key) return missing;
   return WithLine(missing, "fix", absl::StrCat("did you mean ", FullKey(near), "?"));

@@ -1,8 +1,8 @@
 // A JSON configuration read key by key, remembering what was read.
 //
 // A key that nobody read may change the mathematics, so after building a configuration the caller
-// asks for UnreadKeys() and refuses what it does not know to be harmless. As in Hugging Face files,
-// null means absent.
+// asks for UnreadKeys() and refuses what it does not know to be harmless. Null reads as absent;
+// whether it may, a caller asks IsNull().
 //
 //   ConfigReader config(json, "config.json");
 //   QUIRE_ASSIGN_OR_RETURN(const int64_t width, config.GetInt("hidden_size"));
@@ -37,6 +37,8 @@ class ConfigReader {
 
   // Whether the key is there and not null. Does not count as reading it.
   bool Has(absl::string_view key) const;
+  // Whether the key is there, and null.
+  bool IsNull(absl::string_view key) const;
 
   // The key must be there. An integer may be written as 7, not as 7.0; a number as either.
   absl::StatusOr<int64_t> GetInt(absl::string_view key) const;

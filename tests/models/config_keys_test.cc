@@ -118,6 +118,33 @@ TEST_P(KeysTest, EveryKeyThatMattersIsHonouredOrRefused) {
   }
 }
 
+TEST_P(KeysTest, NullIsNoValueWhereTransformersWantsOne) {
+  for (const char* key :
+       {"rms_norm_eps", "layer_norm_epsilon", "hidden_act", "activation_function", "vocab_size",
+        "hidden_activation", "query_pre_attn_scalar", "max_position_embeddings", "attention_bias",
+        "scale_attn_weights", "multi_query", "apply_residual_connection_post_layernorm",
+        "feed_forward_proj", "relative_attention_num_buckets"}) {
+    if (!config_.contains(key)) continue;
+    nlohmann::json changed = config_;
+    changed[key] = nullptr;
+    EXPECT_THAT(Outcome(fixture_, changed),
+                HasSubstr(absl::StrCat("INVALID_ARGUMENT: ", key, "=null has no meaning")));
+  }
+}
+
+TEST_P(KeysTest, NullIsAbsentWhereTransformersTakesItSo) {
+  for (const char* key : {"num_key_value_heads", "n_inner", "num_decoder_layers",
+                          "final_logit_softcapping", "use_bidirectional_attention"}) {
+    nlohmann::json null = config_, absent = config_;
+    null[key] = nullptr;
+    absent.erase(key);
+    const std::string expected = Outcome(fixture_, absent);
+    // Some families want it.
+    if (absl::StrContains(expected, "the key is missing")) continue;
+    EXPECT_EQ(Outcome(fixture_, null), expected) << key;
+  }
+}
+
 TEST_P(KeysTest, EveryRopeParameterIsHonouredOrRefused) {
   const std::string usual = Outcome(fixture_, config_);
   const auto rope = config_.find("rope_parameters");
