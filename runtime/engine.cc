@@ -69,6 +69,20 @@ absl::StatusOr<int32_t> PagesOf(const Program& program, int64_t cache_bytes, int
   return static_cast<int32_t>(std::min<int64_t>(pages, int64_t{1} << 30));
 }
 
+// Puts before the prompt what decoders start with. Of ids, what transformers makes of
+// decoder_input_ids: the token that decoders start with, unless it is there. A text is how the
+// output begins, and every output begins with the token that is forced, if one is.
+void BeginDecoder(const EngineModel& model, bool is_text, Request* request) {
+  std::vector<int32_t>& ids = request->ids;
+  const int32_t start = model.decoder_start_id, forced = request->sampling.forced_bos;
+  const int32_t first = ids.empty() ? -1 : ids.front();
+  if (first >= 0 && first == start) return;
+  // Where there is no text, the sampler forces it.
+  const bool forces = is_text && request->add_special && first >= 0 && first != forced;
+  if (forces && forced >= 0) ids.insert(ids.begin(), forced);
+  if (start >= 0) ids.insert(ids.begin(), start);
+}
+
 // Ids of the texts of a request.
 absl::Status Tokenise(const EngineModel& model, Request* request) {
   const auto encode = [&](const std::string& text, bool add_special, std::vector<int32_t>* ids) {
@@ -89,9 +103,7 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
   }
   const bool has_ids = !request->ids.empty();
   QUIRE_RETURN_IF_ERROR(encode(request->text, /*add_special=*/false, &request->ids));
-  if (!has_ids && model.decoder_start_id >= 0) {
-    request->ids.insert(request->ids.begin(), model.decoder_start_id);
-  }
+  if (!has_ids || request->add_special) BeginDecoder(model, /*is_text=*/!has_ids, request);
   return absl::OkStatus();
 }
 

@@ -50,7 +50,7 @@ struct EngineModel {
   int64_t max_source = 0;     // likewise, of an encoder's input
   int32_t page_tokens = 0;
   std::vector<int32_t> eos_ids;
-  int32_t decoder_start_id = -1;  // with an encoder: stands before every prompt; -1: none
+  int32_t decoder_start_id = -1;  // with an encoder: stands before prompts; -1: none
 };
 
 struct EngineCounters {

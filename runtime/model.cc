@@ -63,8 +63,9 @@ ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
     info.sampling = RecommendedSampling(*plan.generation, info.vocabulary);
     info.beam = RecommendedBeams(*plan.generation);
     info.decoder_start_id = plan.generation->decoder_start_id;
-    // All but the token that the decoder starts with.
-    info.max_tokens = std::max(0, plan.generation->max_length - 1);
+    // A number of new tokens goes before one of all.
+    info.default_tokens = std::max(0, plan.generation->max_new_tokens);
+    if (info.default_tokens == 0) info.max_length = std::max(0, plan.generation->max_length);
   }
   if (tokenizer != nullptr) {
     info.has_tokenizer = true;

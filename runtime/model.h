@@ -59,7 +59,7 @@ struct ModelInfo {
   // What the model's author recommends; greedy when nothing is.
   SamplingParams sampling;
   BeamParams beam;
-  int32_t max_tokens = 0;  // of an output; 0: not stated
+  int32_t default_tokens = 0, max_length = 0;  // as in Request; 0: not stated
 };
 
 class Model {

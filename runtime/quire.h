@@ -34,7 +34,7 @@ extern "C" {
 /* Names of a C interface. NOLINTBEGIN(readability-identifier-naming) */
 
 /* Grows when functions or fields are added; nothing is ever taken away or reordered. */
-#define QUIRE_ABI_VERSION 3
+#define QUIRE_ABI_VERSION 4
 uint32_t quire_abi_version(void);
 
 typedef int32_t quire_status;
@@ -125,7 +125,7 @@ typedef struct quire_request {
   const char* text;
   size_t text_bytes;
   int32_t add_special;
-  int32_t max_tokens; /* 0: as many as positions and memory allow */
+  int32_t max_tokens; /* 0: as many as positions, memory, default_tokens and max_length allow */
   int32_t samples;
   const char* const* stop; /* strings that end with a zero byte */
   size_t stop_count;
@@ -161,6 +161,9 @@ typedef struct quire_request {
    * NULL. */
   const float* source_states;
   size_t source_state_count; /* numbers, of all rows */
+  /* Since version 4. With max_tokens 0 it generates no more than this; 0: any. */
+  int32_t default_tokens;
+  int32_t max_length; /* of prompt and output */
 } quire_request;
 
 enum { QUIRE_BEAM_STOP_EARLY = 0, QUIRE_BEAM_STOP_UNLIKELY = 1, QUIRE_BEAM_STOP_NEVER = 2 };

@@ -94,6 +94,8 @@ absl::StatusOr<quire::Request> RequestOf(const quire_request& given) {
   }
   request.add_special = given.add_special != 0;
   request.max_tokens = given.max_tokens;
+  request.default_tokens = given.default_tokens;
+  request.max_length = given.max_length;
   request.samples = given.samples;
   QUIRE_ASSIGN_OR_RETURN(auto stop, Array(given.stop, given.stop_count, "request: stop"));
   for (const char* text : stop) request.stop.push_back(std::string(TextOrEmpty(text)));
@@ -278,7 +280,11 @@ void quire_request_init(const quire_model* model, quire_request* request) {
   *request = {};
   request->struct_bytes = sizeof(*request);
   request->add_special = defaults.add_special ? 1 : 0;
-  request->max_tokens = model == nullptr ? defaults.max_tokens : model->model->info().max_tokens;
+  request->max_tokens = defaults.max_tokens;
+  if (model != nullptr) {
+    request->default_tokens = model->model->info().default_tokens;
+    request->max_length = model->model->info().max_length;
+  }
   request->samples = defaults.samples;
   request->temperature = sampling.temperature;
   request->top_k = sampling.top_k;

@@ -39,13 +39,17 @@ struct Request {
   std::shared_ptr<const std::vector<float>> source_states;
 
   // The prompt: ids, or a text that the engine tokenises when `ids` is empty. With an encoder it
-  // may be empty, and a text stands behind the token that decoders of the model start with.
+  // may be empty, and stands behind the token that decoders of the model start with; a text also
+  // behind the one that is forced to be the first (sampling.forced_bos).
   std::vector<int32_t> ids;
   std::string text;
-  bool add_special = true;  // texts: put the tokens around them that the model wants
+  // Put the tokens around them that the model wants. Without it ids are the whole of a prompt.
+  bool add_special = true;
 
-  int32_t max_tokens = 0;  // 0: as many as positions and memory allow
-  int32_t samples = 1;     // continuations, drawn independently; the best, of beams
+  int32_t max_tokens = 0;      // 0: as many as positions, memory and these two allow
+  int32_t default_tokens = 0;  // 0: any
+  int32_t max_length = 0;      // of prompt and output; 0: any
+  int32_t samples = 1;         // continuations, drawn independently; the best, of beams
   SamplingParams sampling;
   BeamParams beam;
   std::vector<std::string> stop;  // a continuation ends before the first of these

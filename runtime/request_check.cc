@@ -29,6 +29,29 @@ int64_t CacheTokens(const RequestLimits& limits, const Request& request) {
   return (shared + (pages - shared) / request.beam.beams) * limits.page_tokens;
 }
 
+// Of a request that leaves it open: up to `most`.
+absl::Status ChooseMaxTokens(int64_t most, Request* request) {
+  const auto prompt_tokens = static_cast<int64_t>(request->ids.size());
+  if (request->default_tokens > 0) most = std::min<int64_t>(most, request->default_tokens);
+  if (request->max_length > 0) {
+    if (prompt_tokens >= request->max_length) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "request: a prompt of ", prompt_tokens, " tokens leaves none of max_length=",
+          request->max_length, "\n  allowed: prompts of up to ", request->max_length - 1,
+          " tokens\n  fix: say how many tokens to generate: -n, or max_tokens"));
+    }
+    most = std::min(most, request->max_length - prompt_tokens);
+  }
+  request->max_tokens = static_cast<int32_t>(most);
+  return absl::OkStatus();
+}
+
+absl::Status CheckCount(absl::string_view key, int32_t value, absl::string_view zero) {
+  if (value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "request: ", key, "=", value, " is not possible\n  allowed: 0 (", zero, ") or more"));
+}
+
 // The last token is chosen but not computed: n tokens after a prompt of p take p + n - 1 places.
 absl::Status CheckLength(const RequestLimits& limits, Request* request) {
   const auto prompt_tokens = static_cast<int64_t>(request->ids.size());
@@ -58,8 +81,7 @@ absl::Status CheckLength(const RequestLimits& limits, Request* request) {
                               prompt_tokens, " tokens"),
                  absl::StrCat("max_tokens up to ", most, " after this prompt"));
   }
-  if (request->max_tokens == 0) request->max_tokens = static_cast<int32_t>(most);
-  return absl::OkStatus();
+  return request->max_tokens > 0 ? absl::OkStatus() : ChooseMaxTokens(most, request);
 }
 
 absl::Status CheckStates(const RequestLimits& limits, const Request& request) {
@@ -145,11 +167,9 @@ absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
                                                    limits.max_sequences, " (max_sequences)"));
   }
   QUIRE_RETURN_IF_ERROR(CheckBeams(limits, *request));
-  if (request->max_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request: max_tokens=", request->max_tokens,
-                     " is not possible\n  allowed: 0 (as many as fit) or more"));
-  }
+  QUIRE_RETURN_IF_ERROR(CheckCount("max_tokens", request->max_tokens, "as many as fit"));
+  QUIRE_RETURN_IF_ERROR(CheckCount("default_tokens", request->default_tokens, "any"));
+  QUIRE_RETURN_IF_ERROR(CheckCount("max_length", request->max_length, "any"));
   if (!(request->timeout_s >= 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("request: timeout_s=", request->timeout_s,

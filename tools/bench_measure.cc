@@ -38,6 +38,7 @@ class Batch {
     std::uniform_int_distribution<int32_t> any(vocabulary / 8, vocabulary - 1);
     for (int32_t i = 0; i < shape.batch; ++i) {
       Request request;
+      request.add_special = false;
       for (int32_t j = 0; j < prompt; ++j) request.ids.push_back(any(*random));
       if (const int64_t width = session.model->info().states_width; width > 0) {
         std::normal_distribution<float> normal;

@@ -17,6 +17,7 @@
 #include "runtime/engine.h"
 #include "tools/cli.h"
 #include "tools/progress.h"
+#include "tools/run_options.h"
 #include "tools/run_output.h"
 #include "tools/session.h"
 #include "tools/source_states.h"
@@ -26,21 +27,7 @@ namespace quire {
 namespace {
 
 // Of an output, where neither user nor model says it.
-constexpr int32_t kMaxTokens = 64;
-
-struct Options {
-  SessionOptions session;
-  std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files, source_states;
-  std::string output = "text";
-  int32_t samples = 1;
-  std::optional<float> temperature, top_p, repeat_penalty, length_penalty;
-  std::optional<int32_t> max_tokens, top_k, beams, no_repeat_ngram;
-  std::optional<std::string> early_stopping;
-  SamplingParams sampling;
-  bool greedy = false, echo = false, ignore_eos = false, no_special = false, quiet = false,
-       verbose = false;
-  EngineOptions engine;
-};
+constexpr int32_t kDefaultTokens = 64;
 
 struct Prompt {
   std::string label;
@@ -62,7 +49,7 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text) {
 }
 
 // What the encoder reads, one request each; a prompt, if there is one, is of all of them.
-absl::StatusOr<std::vector<Prompt>> Sources(const Options& options, Request prompt) {
+absl::StatusOr<std::vector<Prompt>> Sources(const RunOptions& options, Request prompt) {
   std::vector<Prompt> prompts;
   for (const std::string& text : options.sources) {
     prompts.push_back({absl::StrCat("source ", prompts.size() + 1), prompt});
@@ -76,7 +63,7 @@ absl::StatusOr<std::vector<Prompt>> Sources(const Options& options, Request prom
   return prompts;
 }
 
-absl::StatusOr<std::vector<Prompt>> Prompts(const Options& options) {
+absl::StatusOr<std::vector<Prompt>> Prompts(const RunOptions& options) {
   std::vector<Prompt> prompts;
   for (const std::string& text : options.prompts) {
     prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
@@ -100,7 +87,7 @@ absl::StatusOr<std::vector<Prompt>> Prompts(const Options& options) {
 }
 
 // Gives each prompt the states of its file; one file is for all.
-absl::Status AddStates(const Options& options, int64_t width, std::vector<Prompt>* prompts) {
+absl::Status AddStates(const RunOptions& options, int64_t width, std::vector<Prompt>* prompts) {
   const std::vector<std::string>& files = options.source_states;
   if (files.empty()) return absl::OkStatus();
   if (files.size() != 1 && files.size() != prompts->size()) {
@@ -119,7 +106,7 @@ absl::Status AddStates(const Options& options, int64_t width, std::vector<Prompt
   return absl::OkStatus();
 }
 
-BeamParams ChooseBeams(const Options& options, const BeamParams& recommended,
+BeamParams ChooseBeams(const RunOptions& options, const BeamParams& recommended,
                        const SamplingParams& sampling) {
   BeamParams beam = recommended;
   // Beams are not drawn.
@@ -135,7 +122,7 @@ BeamParams ChooseBeams(const Options& options, const BeamParams& recommended,
 }
 
 // What the model's author recommends, with what the user asks for on top.
-SamplingParams ChooseSampling(const Options& options, const SamplingParams& recommended) {
+SamplingParams ChooseSampling(const RunOptions& options, const SamplingParams& recommended) {
   SamplingParams sampling = options.sampling;
   sampling.temperature = recommended.temperature;
   sampling.top_k = recommended.top_k;
@@ -154,6 +141,14 @@ SamplingParams ChooseSampling(const Options& options, const SamplingParams& reco
   const bool is_search = options.beams.value_or(1) > 1 && !options.temperature && !filters;
   if (options.greedy || is_search) sampling.temperature = 0;
   return sampling;
+}
+
+// As the user says; else as the model's author does, as far as it fits.
+void SetLength(const RunOptions& options, const ModelInfo& info, Request* request) {
+  request->max_tokens = options.max_tokens.value_or(0);
+  request->max_length = info.max_length;
+  const bool is_stated = info.default_tokens > 0 || info.max_length > 0;
+  request->default_tokens = is_stated ? info.default_tokens : kDefaultTokens;
 }
 
 // The first step works on prompts, and so does one that computes more rows than it chooses tokens.
@@ -228,7 +223,7 @@ void PrintMemory(const Session& session, const Engine& engine) {
   }
 }
 
-absl::Status Run(Options& options) {
+absl::Status Run(RunOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, Prompts(options));
   Progress progress;
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
@@ -250,8 +245,6 @@ absl::Status Run(Options& options) {
   }
   progress.Clear();
   if (options.verbose) PrintMemory(session, **engine);
-  const int32_t max_tokens =
-      options.max_tokens.value_or(info.max_tokens > 0 ? info.max_tokens : kMaxTokens);
   RunOutput output(options.output == "text"  ? RunFormat::kText
                    : options.output == "ids" ? RunFormat::kIds
                                              : RunFormat::kJson,
@@ -259,7 +252,7 @@ absl::Status Run(Options& options) {
   for (Prompt& prompt : prompts) {
     Request& request = prompt.request;
     request.add_special = !options.no_special;
-    request.max_tokens = max_tokens;
+    SetLength(options, info, &request);
     request.beam = beam;
     request.samples = options.samples;
     request.sampling = sampling;
@@ -285,112 +278,15 @@ absl::Status Run(Options& options) {
   return status;
 }
 
-void AddSamplingOptions(CLI::App* app, Options* options) {
-  SamplingParams& sampling = options->sampling;
-  CLI::Option* temperature =
-      app->add_option("--temperature,--temp", options->temperature, "0: the most probable token")
-          ->check(CLI::Range(0.0, 100.0));
-  CLI::Option* top_k =
-      app->add_option("--top-k", options->top_k, "draw among so many most probable tokens; 0: all")
-          ->check(CLI::Range(0, INT32_MAX));
-  CLI::Option* top_p =
-      app->add_option("--top-p", options->top_p, "draw among the most probable that sum to this")
-          ->check(CLI::Range(0.0, 1.0));
-  CLI::Option* min_p =
-      app->add_option("--min-p", sampling.min_p,
-                      "draw among those of at least this part of the highest probability")
-          ->check(CLI::Range(0.0, 1.0));
-  CLI::Option* greedy = app->add_flag("--greedy", options->greedy,
-                                      "the most probable token, whatever the model asks");
-  for (CLI::Option* other : {temperature, top_k, top_p, min_p}) greedy->excludes(other);
-  app->add_option("--repeat-penalty", options->repeat_penalty,
-                  "divides logits of tokens that are there already");
-  app->add_option("--presence-penalty", sampling.presence_penalty,
-                  "is subtracted from logits of generated tokens, once");
-  app->add_option("--frequency-penalty", sampling.frequency_penalty,
-                  "is subtracted from logits of generated tokens, each time");
-  app->add_option("--seed", sampling.seed, "of the draws; the same seed gives the same text");
-  app->add_option("--samples", options->samples, "continuations of each prompt")
-      ->check(CLI::Range(1, 1024));
-}
-
-void AddBeamOptions(CLI::App* app, Options* options) {
-  app->add_option("--beams", options->beams, "beam search with so many beams; 1: none")
-      ->check(CLI::Range(1, 1024));
-  app->add_option("--length-penalty", options->length_penalty,
-                  "of beams: a score is divided by length ^ this")
-      ->check(CLI::Range(-100.0, 100.0));
-  app->add_option("--early-stopping", options->early_stopping,
-                  "of beams: true ends with the first that are complete, never with the best")
-      ->check(CLI::IsMember({"true", "false", "never"}));
-  app->add_option("--no-repeat-ngram", options->no_repeat_ngram,
-                  "no run of so many tokens stands twice; 0: off")
-      ->check(CLI::Range(0, INT32_MAX));
-}
-
 }  // namespace
 
 VerbMain AddRunVerb(CLI::App* app) {
-  auto options = std::make_shared<Options>();
-  AddSessionOptions(app, &options->session);
-  app->add_option("-p,--prompt", options->prompts, "a prompt; may be given several times")
-      ->take_all()
-      ->expected(1);
-  app->add_option("--prompt-file", options->prompt_files,
-                  "a file whose text is a prompt; may be given several times")
-      ->take_all()
-      ->expected(1);
-  app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3; may be given several times")
-      ->take_all()
-      ->expected(1);
-  app->add_option("--source", options->sources,
-                  "a text for the model's encoder; may be given several times")
-      ->take_all()
-      ->expected(1);
-  app->add_option("--source-file", options->source_files,
-                  "a file whose text is for the encoder; may be given several times")
-      ->take_all()
-      ->expected(1);
-  app->add_option("--source-states", options->source_states,
-                  "a .safetensors file with states for the model to look at")
-      ->expected(1);
-  app->add_option("-n,--max-tokens", options->max_tokens,
-                  "tokens to generate at most (an encoder-decoder's max_length, else 64)")
-      ->check(CLI::Range(1, 1 << 30));
-  AddBeamOptions(app, options.get());
-  AddSamplingOptions(app, options.get());
-  app->add_option("--stop", options->stop, "end before this text; may be given several times")
-      ->take_all()
-      ->expected(1);
-  app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
-  app->add_flag("--no-special", options->no_special, "put no bos or eos around the prompt");
-  app->add_flag("--echo", options->echo, "print the prompt before its continuation");
-  app->add_flag("--logprobs", options->sampling.logprobs,
-                "log-probabilities of the tokens; with --output=ids or json");
-  app->add_option("--top-logprobs", options->sampling.top_logprobs,
-                  "and of so many most probable ones; with --output=json")
-      ->check(CLI::Range(0, 1000));
-  app->add_option("--memory", options->engine.cache_bytes,
-                  "bytes for keys and values, such as 512MiB (cpu: 1GiB; cuda: what is left)")
-      ->transform(CLI::AsSizeValue(false));
-  app->add_option("--chunk", options->engine.chunk_tokens,
-                  "tokens of a prompt in one step at most; 0: as the step allows")
-      ->check(CLI::Range(0, INT32_MAX));
-  app->add_option("--output", options->output, "text, ids or json")
-      ->check(CLI::IsMember({"text", "ids", "json"}));
-  app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
-  app->add_flag("-v,--verbose", options->verbose, "the device and its memory on stderr");
+  auto options = std::make_shared<RunOptions>();
+  AddRunOptions(app, options.get());
   return [options] {
-    if (options->prompts.empty() && options->prompt_files.empty() && options->ids.empty() &&
-        options->sources.empty() && options->source_files.empty()) {
-      return FailUsage(
-          "quire run: no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3; with an "
-          "encoder --source TEXT, --source-file FILE");
-    }
+    const std::string wrong = WrongRunUsage(*options);
+    if (!wrong.empty()) return FailUsage(absl::StrCat("quire run: ", wrong));
     if (options->sampling.top_logprobs > 0) options->sampling.logprobs = true;
-    if (options->sampling.logprobs && options->output == "text") {
-      return FailUsage("quire run: --logprobs does not go with text\n  fix: --output=json");
-    }
     const absl::Status status = Run(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
   };

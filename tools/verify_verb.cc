@@ -303,6 +303,7 @@ class Verifier {
         request.ids.assign(ids_.begin() + skip,
                            ids_.begin() + std::max(skip + 1, prompt_tokens() / 2));
         request.max_tokens = total - static_cast<int32_t>(request.ids.size());
+        request.add_special = false;
         request.ignore_eos = true;
         request.source_ids = source_;
         QUIRE_RETURN_IF_ERROR(engine->Submit(std::move(request)).status());

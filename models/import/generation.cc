@@ -71,21 +71,30 @@ absl::Status ReadEarlyStopping(const ConfigReader& reader, const json& object,
   return absl::OkStatus();
 }
 
-// Lengths and beams, which matter to encoder-decoders; the others' files do not have them.
+absl::Status ReadCount(const ConfigReader& reader, absl::string_view key, int64_t low,
+                       int32_t* value) {
+  QUIRE_ASSIGN_OR_RETURN(const int64_t number, reader.GetIntOr(key, *value));
+  if (number < low || number > kMaxId) {
+    return reader.Refuse(key, "is out of range", absl::StrCat(low, " .. ", kMaxId));
+  }
+  *value = static_cast<int32_t>(number);
+  return absl::OkStatus();
+}
+
+absl::Status ReadLengths(const json& object, absl::string_view file,
+                         plan::GenerationT* generation) {
+  const ConfigReader reader(object, file);
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "max_length", 0, &generation->max_length));
+  return ReadCount(reader, "max_new_tokens", 0, &generation->max_new_tokens);
+}
+
+// Beams and what goes with them, which matter to encoder-decoders; the others' files do not have
+// them.
 absl::Status ReadSearch(const json& object, absl::string_view file, plan::GenerationT* generation) {
   const ConfigReader reader(object, file);
-  const auto read = [&](absl::string_view key, int64_t low, int32_t* value) -> absl::Status {
-    QUIRE_ASSIGN_OR_RETURN(const int64_t number, reader.GetIntOr(key, *value));
-    if (number < low || number > kMaxId) {
-      return reader.Refuse(key, "is out of range", absl::StrCat(low, " .. ", kMaxId));
-    }
-    *value = static_cast<int32_t>(number);
-    return absl::OkStatus();
-  };
-  QUIRE_RETURN_IF_ERROR(read("max_length", 0, &generation->max_length));
-  QUIRE_RETURN_IF_ERROR(read("min_length", 0, &generation->min_length));
-  QUIRE_RETURN_IF_ERROR(read("num_beams", 1, &generation->num_beams));
-  QUIRE_RETURN_IF_ERROR(read("no_repeat_ngram_size", 0, &generation->no_repeat_ngram));
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_length", 0, &generation->min_length));
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "num_beams", 1, &generation->num_beams));
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "no_repeat_ngram_size", 0, &generation->no_repeat_ngram));
   QUIRE_ASSIGN_OR_RETURN(const double penalty,
                          reader.GetFloatOr("length_penalty", generation->length_penalty));
   if (!(penalty >= -100 && penalty <= 100)) {
@@ -160,11 +169,13 @@ absl::StatusOr<std::unique_ptr<plan::GenerationT>> ImportGeneration(const Checkp
   if (has_encoder != model.end() && *has_encoder == true) {
     // Files of before generation_config.json have it all in config.json.
     const bool is_own = config.is_object();
-    QUIRE_RETURN_IF_ERROR(ReadSearch(is_own ? config : model,
-                                     is_own ? "generation_config.json" : "config.json",
-                                     generation.get()));
+    const json& object = is_own ? config : model;
+    const absl::string_view file = is_own ? "generation_config.json" : "config.json";
+    QUIRE_RETURN_IF_ERROR(ReadLengths(object, file, generation.get()));
+    QUIRE_RETURN_IF_ERROR(ReadSearch(object, file, generation.get()));
   }
   if (config.is_object()) {
+    QUIRE_RETURN_IF_ERROR(ReadLengths(config, "generation_config.json", generation.get()));
     QUIRE_RETURN_IF_ERROR(ReadIds(config, "generation_config.json", generation.get()));
     QUIRE_RETURN_IF_ERROR(ReadSampling(config, "generation_config.json", generation.get()));
   }

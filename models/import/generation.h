@@ -1,8 +1,9 @@
 // How a checkpoint asks to be decoded: generation_config.json, the ids of config.json, or GGUF
 // metadata.
 //
-// Keys of generation_config.json that Quire does not act on (beams, penalties on n-grams, ...) are
-// left out: they choose among continuations and do not change the model.
+// Keys of generation_config.json that Quire does not act on are left out, and of a model without an
+// encoder beams and penalties on n-grams, too: they choose among continuations and do not change
+// the model.
 #ifndef QUIRE_MODELS_IMPORT_GENERATION_H_
 #define QUIRE_MODELS_IMPORT_GENERATION_H_
 

@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <tuple>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/engine_rig.h"
@@ -44,6 +46,29 @@ TEST(EngineRequestTest, PositionsLimitToo) {
   EXPECT_THAT(refused.message(), HasSubstr("prompts of up to 10 tokens"));
   rig.Submit(Prompt({1, 2, 3}, 0));
   EXPECT_EQ(rig.Run().at({1, 0}).ids.size(), 8u);
+}
+
+TEST(EngineRequestTest, LengthsThatTheModelStatesHoldWhereTheRequestSaysNone) {
+  EngineRig rig({}, 4, /*max_positions=*/10);
+  const auto submit = [&](int32_t max_tokens, int32_t default_tokens, int32_t max_length) {
+    Request request = Prompt({1, 2, 3}, max_tokens);
+    request.default_tokens = default_tokens;
+    request.max_length = max_length;
+    return rig.engine->Submit(std::move(request)).status();
+  };
+  for (const auto& [max_tokens, default_tokens, max_length] :
+       {std::tuple(0, 5, 0), std::tuple(0, 500, 0), std::tuple(0, 0, 7), std::tuple(0, 2, 7),
+        std::tuple(0, 0, 700), std::tuple(6, 2, 4)}) {
+    ASSERT_TRUE(submit(max_tokens, default_tokens, max_length).ok());
+  }
+  const Continuations all = rig.Run();
+  const size_t expected[] = {5, 8, 4, 2, 8, 6};
+  for (RequestId id = 1; id <= 6; ++id) EXPECT_EQ(all.at({id, 0}).ids.size(), expected[id - 1]);
+  const absl::Status refused = submit(0, 0, 3);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("a prompt of 3 tokens leaves none of max_length=3"));
+  EXPECT_THAT(submit(0, -1, 0).message(), HasSubstr("default_tokens=-1"));
+  EXPECT_THAT(submit(0, 0, -2).message(), HasSubstr("max_length=-2"));
 }
 
 TEST(EngineRequestTest, MalformedRequestsAreRefused) {

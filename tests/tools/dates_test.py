@@ -37,8 +37,21 @@ class DatesTest(QuireTest):
         self.assertEqual(self.run_json("--source", source)[0]["ids"][0], 0)
 
     def test_a_prompt_is_how_the_output_begins(self):
-        result = self.run_json("--source", "5 June 1980", "-p", "19")[0]
-        self.assertNotIn("1980-06", result["text"])
+        source = ["--source", "5 June 1980"]
+        result = self.run_json(*source, "-p", "19")[0]
+        # Behind the token that decoders start with and <s>, which is forced, as in training.
+        self.assertEqual(result["text"], "80-06-05")
+        whole = self.run_json(*source)[0]["ids"]
+        self.assertEqual(self.run_json(*source, "-p", "<s>19")[0], result)
+        # As transformers takes decoder_input_ids: the token that decoders start with is added to ids, and no other.
+        ids = ",".join(map(str, whole[:2]))
+        self.assertEqual(self.run_json(*source, f"--ids={ids}")[0]["ids"], whole[2:])
+        self.assertEqual(self.run_json(*source, f"--ids=2,{ids}")[0]["ids"], whole[2:])
+        self.assertEqual(self.run_json(*source, "--ids=2")[0]["ids"], whole)
+        # The length that generation_config.json states has the prompt in it.
+        long = self.run_json(*source, "-p", "19", "--ignore-eos")[0]
+        prompt_tokens = 1 + len(whole) - len(result["ids"])
+        self.assertEqual(prompt_tokens + len(long["ids"]), 16)
 
     def test_beams_have_scores_in_order(self):
         results = self.run_json("--source", "3/3/84", "--beams=4", "--samples=4")

@@ -2,9 +2,10 @@
 """Generating text with the demo model from the command line."""
 import json
 import os
+import shutil
 
 import quire_test
-from quire_test import FAILURE, MISMATCH, QuireTest, VERIFICATION
+from quire_test import FAILURE, MISMATCH, QuireTest, UNSUPPORTED, VERIFICATION
 
 PROMPTS = ("Once upon a time", "The little dog", "One day a girl named")
 
@@ -109,6 +110,31 @@ class RunTest(QuireTest):
     def test_length(self):
         result = self.run_json("-p", PROMPTS[0], "-n", "5", "--ignore-eos")["results"][0]
         self.assertEqual((len(result["ids"]), result["finish"]), (5, "length"))
+
+    def test_length_that_the_model_states(self):
+        folder = self.folder / "model"
+        shutil.copytree(quire_test.ROOT / "models/demo/story", folder)
+        generation = json.loads((folder / "generation_config.json").read_text())
+
+        def lengths(**changes):
+            (folder / "generation_config.json").write_text(json.dumps({**generation, **changes}))
+            self.quire("compile", "model", "-o", "own.qplan", "--force")
+            out, _ = self.quire("run", "own.qplan", "--ids=5,6,7", "--ignore-eos", "--output=json")
+            result = json.loads(out)["results"][0]
+            self.assertEqual(result["finish"], "length")
+            return len(result["ids"])
+
+        self.assertEqual(generation["max_new_tokens"], 300)
+        self.assertEqual(lengths(), 300)
+        # No more than fit, and those that are new go before those that are all.
+        self.assertEqual(lengths(max_new_tokens=10 ** 6, max_length=20), 512 - 3 + 1)
+        self.assertEqual(lengths(max_new_tokens=None, max_length=40), 37)
+        self.assertEqual(lengths(max_new_tokens=None), 64)
+        lengths(max_new_tokens=None, max_length=40)
+        error = self.error("run", "own.qplan", "--ids=" + "5," * 40, "--output=ids", code=UNSUPPORTED)
+        self.assertIn("leaves none of max_length=40", error)
+        self.assertIn("fix: say how many tokens to generate: -n", error)
+        self.quire("run", "own.qplan", "--ids=" + "5," * 40, "--output=ids", "-n1")
 
     def test_packed_plan_says_the_same(self):
         expected = self.run_json("-p", PROMPTS[0], "-n", "24", "--logprobs")["results"]

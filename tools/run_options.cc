@@ -1,0 +1,116 @@
+#include "tools/run_options.h"
+
+namespace quire {
+namespace {
+
+void AddSamplingOptions(CLI::App* app, RunOptions* options) {
+  SamplingParams& sampling = options->sampling;
+  CLI::Option* temperature =
+      app->add_option("--temperature,--temp", options->temperature, "0: the most probable token")
+          ->check(CLI::Range(0.0, 100.0));
+  CLI::Option* top_k =
+      app->add_option("--top-k", options->top_k, "draw among so many most probable tokens; 0: all")
+          ->check(CLI::Range(0, INT32_MAX));
+  CLI::Option* top_p =
+      app->add_option("--top-p", options->top_p, "draw among the most probable that sum to this")
+          ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* min_p =
+      app->add_option("--min-p", sampling.min_p,
+                      "draw among those of at least this part of the highest probability")
+          ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* greedy = app->add_flag("--greedy", options->greedy,
+                                      "the most probable token, whatever the model asks");
+  for (CLI::Option* other : {temperature, top_k, top_p, min_p}) greedy->excludes(other);
+  app->add_option("--repeat-penalty", options->repeat_penalty,
+                  "divides logits of tokens that are there already");
+  app->add_option("--presence-penalty", sampling.presence_penalty,
+                  "is subtracted from logits of generated tokens, once");
+  app->add_option("--frequency-penalty", sampling.frequency_penalty,
+                  "is subtracted from logits of generated tokens, each time");
+  app->add_option("--seed", sampling.seed, "of the draws; the same seed gives the same text");
+  app->add_option("--samples", options->samples, "continuations of each prompt")
+      ->check(CLI::Range(1, 1024));
+}
+
+void AddBeamOptions(CLI::App* app, RunOptions* options) {
+  app->add_option("--beams", options->beams, "beam search with so many beams; 1: none")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--length-penalty", options->length_penalty,
+                  "of beams: a score is divided by length ^ this")
+      ->check(CLI::Range(-100.0, 100.0));
+  app->add_option("--early-stopping", options->early_stopping,
+                  "of beams: true ends with the first that are complete, never with the best")
+      ->check(CLI::IsMember({"true", "false", "never"}));
+  app->add_option("--no-repeat-ngram", options->no_repeat_ngram,
+                  "no run of so many tokens stands twice; 0: off")
+      ->check(CLI::Range(0, INT32_MAX));
+}
+
+}  // namespace
+
+void AddRunOptions(CLI::App* app, RunOptions* options) {
+  AddSessionOptions(app, &options->session);
+  app->add_option("-p,--prompt", options->prompts, "a prompt; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--prompt-file", options->prompt_files,
+                  "a file whose text is a prompt; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--source", options->sources,
+                  "a text for the model's encoder; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--source-file", options->source_files,
+                  "a file whose text is for the encoder; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--source-states", options->source_states,
+                  "a .safetensors file with states for the model to look at")
+      ->expected(1);
+  app->add_option("-n,--max-tokens", options->max_tokens,
+                  "tokens to generate at most (what fits of the model's max_new_tokens or "
+                  "max_length, else 64)")
+      ->check(CLI::Range(1, 1 << 30));
+  AddBeamOptions(app, options);
+  AddSamplingOptions(app, options);
+  app->add_option("--stop", options->stop, "end before this text; may be given several times")
+      ->take_all()
+      ->expected(1);
+  app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
+  app->add_flag("--no-special", options->no_special, "put no bos or eos around the prompt");
+  app->add_flag("--echo", options->echo, "print the prompt before its continuation");
+  app->add_flag("--logprobs", options->sampling.logprobs,
+                "log-probabilities of the tokens; with --output=ids or json");
+  app->add_option("--top-logprobs", options->sampling.top_logprobs,
+                  "and of so many most probable ones; with --output=json")
+      ->check(CLI::Range(0, 1000));
+  app->add_option("--memory", options->engine.cache_bytes,
+                  "bytes for keys and values, such as 512MiB (cpu: 1GiB; cuda: what is left)")
+      ->transform(CLI::AsSizeValue(false));
+  app->add_option("--chunk", options->engine.chunk_tokens,
+                  "tokens of a prompt in one step at most; 0: as the step allows")
+      ->check(CLI::Range(0, INT32_MAX));
+  app->add_option("--output", options->output, "text, ids or json")
+      ->check(CLI::IsMember({"text", "ids", "json"}));
+  app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
+  app->add_flag("-v,--verbose", options->verbose, "the device and its memory on stderr");
+}
+
+std::string WrongRunUsage(const RunOptions& options) {
+  if (options.prompts.empty() && options.prompt_files.empty() && options.ids.empty() &&
+      options.sources.empty() && options.source_files.empty()) {
+    return "no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3; with an encoder "
+           "--source TEXT, --source-file FILE";
+  }
+  if ((options.sampling.logprobs || options.sampling.top_logprobs > 0) &&
+      options.output == "text") {
+    return "--logprobs does not go with text\n  fix: --output=json";
+  }
+  return "";
+}
+
+}  // namespace quire

@@ -1,0 +1,38 @@
+// The flags of quire run.
+#ifndef QUIRE_TOOLS_RUN_OPTIONS_H_
+#define QUIRE_TOOLS_RUN_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "runtime/engine.h"
+#include "runtime/sampling.h"
+#include "tools/session.h"
+
+namespace quire {
+
+struct RunOptions {
+  SessionOptions session;
+  std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files, source_states;
+  std::string output = "text";
+  int32_t samples = 1;
+  std::optional<float> temperature, top_p, repeat_penalty, length_penalty;
+  std::optional<int32_t> max_tokens, top_k, beams, no_repeat_ngram;
+  std::optional<std::string> early_stopping;
+  SamplingParams sampling;
+  bool greedy = false, echo = false, ignore_eos = false, no_special = false, quiet = false,
+       verbose = false;
+  EngineOptions engine;
+};
+
+void AddRunOptions(CLI::App* app, RunOptions* options);
+
+// What is wrong with the flags beside each other; "" if nothing.
+std::string WrongRunUsage(const RunOptions& options);
+
+}  // namespace quire
+
+#endif  // QUIRE_TOOLS_RUN_OPTIONS_H_
