@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "ir/op.h"
@@ -314,6 +315,17 @@ std::string SpecText(const KernelSpec& spec) {
   const auto& row = std::get<RowSpec>(spec);
   return absl::StrCat(
       "row ", row.page_tokens == 0 ? "" : absl::StrCat("page=", row.page_tokens, " "), row.func);
+}
+
+std::string SpecTitle(absl::string_view text) {
+  const size_t func = text.find("func ");
+  if (func == absl::string_view::npos) return std::string(text);
+  std::vector<absl::string_view> ops;
+  for (absl::string_view line : absl::StrSplit(text.substr(func), '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.size() > 2 && words[1] == "=") ops.push_back(words[2]);
+  }
+  return absl::StrCat("row: ", absl::StrJoin(ops, ", "));
 }
 
 absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text) {

@@ -131,6 +131,9 @@ using KernelSpec = std::variant<LinearSpec, AttentionSpec, RowSpec>;
 absl::string_view LinearActText(LinearAct act);
 
 std::string SpecText(const KernelSpec& spec);
+// The text on one line, for messages: of a row kernel, whose function may be long, its operations.
+//   "row: embed, rms_norm"
+std::string SpecTitle(absl::string_view text);
 // INVALID_ARGUMENT on a malformed text, or on a value outside the ranges that kernels exist for.
 absl::StatusOr<KernelSpec> ParseSpec(absl::string_view text);
 

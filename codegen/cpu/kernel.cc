@@ -9,6 +9,10 @@
 
 namespace quire {
 
+std::string CacheKey(const EmittedKernel& kernel, const Isa& isa) {
+  return absl::StrCat(CompilerKey(), "\n", isa.Key(), "\n", kernel.ir);
+}
+
 absl::StatusOr<std::unique_ptr<KernelBuilder>> KernelBuilder::Create(const Isa& isa,
                                                                      KernelCache cache,
                                                                      JitPolicy jit) {
@@ -38,13 +42,13 @@ absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view
   QUIRE_ASSIGN_OR_RETURN(const EmittedKernel emitted, EmitKernel(kernel->spec, isa_));
   kernel->scratch_bytes = emitted.scratch_bytes;
   kernel->rows = emitted.rows;
-  // The IR stands for the spec and for this version of the emitters.
-  const std::string key = absl::StrCat(CompilerKey(), "\n", isa_.Key(), "\n", emitted.ir);
+  const std::string key = CacheKey(emitted, isa_);
   std::optional<std::string> object = cache_.Find(key);
   if (!object.has_value() && jit_ == JitPolicy::kNever) {
-    return WithLine(absl::FailedPreconditionError(absl::StrCat(
-                        "cpu: --jit=never, and a kernel would have to be compiled: ", text)),
-                    "fix", "--jit=auto; later loads find the kernel in the cache");
+    return WithLine(
+        absl::FailedPreconditionError(absl::StrCat(
+            "cpu: --jit=never, and a kernel would have to be compiled: ", SpecTitle(text))),
+        "fix", "--jit=auto; later loads find the kernel in the cache");
   }
   if (!object.has_value()) {
     QUIRE_ASSIGN_OR_RETURN(object, CompileObject(emitted.ir, isa_));

@@ -29,6 +29,10 @@ struct CpuKernel {
   RowOperands rows;           // row
 };
 
+// What object code of a kernel is found by in the cache: the IR stands for the spec and for this
+// version of the emitters.
+std::string CacheKey(const EmittedKernel& kernel, const Isa& isa);
+
 class KernelBuilder {
  public:
   static absl::StatusOr<std::unique_ptr<KernelBuilder>> Create(const Isa& isa, KernelCache cache,

@@ -1,6 +1,7 @@
 // From a plan's program to launches that can run.
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -83,16 +84,23 @@ absl::StatusOr<std::unique_ptr<CpuProgram>> CpuProgram::Load(CpuDevice& device,
 }
 
 absl::Status CpuProgram::LoadKernels(const plan::TargetT& target, const plan::ProgramT& program) {
-  std::set<uint32_t> used;
-  for (const auto& launch : program.launches) used.insert(launch->kernel);
-  const std::vector<uint32_t> indices(used.begin(), used.end());
-  std::vector<const CpuKernel*> built(indices.size());
+  // Each with the first launch that it is for.
+  std::map<uint32_t, const plan::LaunchT*> used;
+  for (const auto& launch : program.launches) used.emplace(launch->kernel, launch.get());
+  const std::vector<std::pair<uint32_t, const plan::LaunchT*>> kernels(used.begin(), used.end());
+  std::vector<const CpuKernel*> built(kernels.size());
   QUIRE_RETURN_IF_ERROR(
-      ForEach(indices.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
-        QUIRE_ASSIGN_OR_RETURN(built[i], device_.kernels().Build(target.kernels[indices[i]]->spec));
+      ForEach(kernels.size(), device_.threads().threads(), [&](size_t i) -> absl::Status {
+        const auto& [kernel, launch] = kernels[i];
+        const auto one = device_.kernels().Build(target.kernels[kernel]->spec);
+        if (!one.ok()) {
+          return WithPrefix(one.status(),
+                            absl::StrCat("launch ", launch->name, ", kernel ", kernel));
+        }
+        built[i] = *one;
         return absl::OkStatus();
       }));
-  for (size_t i = 0; i < indices.size(); ++i) kernels_[indices[i]] = built[i];
+  for (size_t i = 0; i < kernels.size(); ++i) kernels_[kernels[i].first] = built[i];
   return absl::OkStatus();
 }
 

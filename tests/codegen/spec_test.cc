@@ -28,6 +28,13 @@ TEST(SpecTest, CanonicalTextIsWhatParsingAndPrintingGive) {
   }
 }
 
+TEST(SpecTest, TitlesAreOneLine) {
+  EXPECT_EQ(SpecTitle(kLinear), kLinear);
+  EXPECT_EQ(SpecTitle("row func @row(%0: i32[T], %1: f32[4,8]) {\n  %a = embed %1, %0 : f32[T,8]\n"
+                      "  %b = silu %a : f32[T,8]\n  return %b\n}\n"),
+            "row: embed, silu");
+}
+
 TEST(SpecTest, FieldsOfALinear) {
   const auto spec = ParseSpec(
       std::string(kLinear) + " norm=layer eps=0.5 offset=0 norm_w=f32 norm_b=f16 act=silu gated=1");
