@@ -28,7 +28,8 @@ absl::Status Compare(const MappedFile& file, const plan::WeightFileT& expected) 
       absl::StrCat("\n  expected: ", expected.bytes, " bytes, fingerprint ",
                    Hex(expected.fingerprint), "\n  found: ", file.file_bytes(), " bytes");
   if (file.file_bytes() < expected.bytes) {
-    return absl::DataLossError(absl::StrCat(file.path(), ": truncated", sizes, kFix));
+    return absl::DataLossError(absl::StrCat(
+        file.path(), ": shorter than the file that the plan was compiled from", sizes, kFix));
   }
   const uint64_t found = Fingerprint(file.bytes());
   if (file.file_bytes() != expected.bytes || found != expected.fingerprint) {
@@ -82,6 +83,10 @@ absl::StatusOr<absl::Span<const uint8_t>> TensorFiles::Read(uint32_t tensor) con
   const plan::TensorT& info = *impl_->plan.tensors[tensor];
   QUIRE_ASSIGN_OR_RETURN(const MappedFile* file, impl_->File(info.file));
   return file->bytes().subspan(info.offset, info.bytes);
+}
+
+std::string TensorFiles::PathOf(uint32_t file) const {
+  return impl_->PathOf(*impl_->plan.files[file]);
 }
 
 absl::Status TensorFiles::Open() const {

@@ -3,8 +3,9 @@
 //
 // Errors:  FAILED_PRECONDITION when a weight file is missing or is another than the plan was
 // compiled
-//          from; DATA_LOSS when it is shorter. Both name the file, what was expected and found, and
-//          the fix.
+//          from, as far as its size, its first and its last 64 KiB show (ir/fingerprint.h);
+//          DATA_LOSS when it is shorter. Both name the file, what was expected and found, and the
+//          fix.
 // Owner:   what a load returns keeps the files mapped, also beyond the source's life.
 #ifndef QUIRE_RUNTIME_WEIGHTS_H_
 #define QUIRE_RUNTIME_WEIGHTS_H_
@@ -53,6 +54,8 @@ class TensorFiles : public TensorReader {
   ~TensorFiles() override;
 
   absl::StatusOr<absl::Span<const uint8_t>> Read(uint32_t tensor) const override;
+  // Where the file of that index in the plan is looked for.
+  std::string PathOf(uint32_t file) const;
   // Opens and compares every file, so that later reads cannot fail.
   absl::Status Open() const;
 

@@ -1,19 +1,24 @@
 // quire check: can this plan be loaded here; if not, why, and what to do.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/spec.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
 #include "runtime/device.h"
 #include "runtime/weights.h"
 #include "tools/check_cuda.h"
+#include "tools/check_weights.h"
 #include "tools/checklist.h"
 #include "tools/cli.h"
+#include "tools/kernel_text.h"
 #include "tools/session.h"
 #include "tools/summary.h"
 
@@ -41,6 +46,61 @@ absl::Status FitsInMemory(const plan::PlanT& plan, std::string* text) {
                   "fix", "a machine with more memory, or a more quantised model");
 }
 
+bool IsPacked(const plan::TargetT& target) {
+  return std::all_of(target.weights.begin(), target.weights.end(),
+                     [](const auto& slot) { return slot->packed; });
+}
+
+// Where each kernel would come from, nothing being compiled.
+void CheckCpuKernels(const plan::TargetT& target, const OpenOptions& options, Checklist* list) {
+  std::vector<std::string> lines;
+  std::string first_missing;
+  size_t missing = 0;
+  for (size_t i = 0; i < target.kernels.size(); ++i) {
+    const std::string& spec = target.kernels[i]->spec;
+    const absl::StatusOr<bool> found = IsInKernelCache(spec, options.kernel_cache_dir);
+    if (!found.ok()) {
+      list->Ask("kernels", WithPrefix(found.status(), absl::StrCat("kernel ", i)), "");
+      return;
+    }
+    const std::string kernel = absl::StrCat("kernel ", i, ", ", SpecTitle(spec));
+    lines.push_back(absl::StrCat(*found ? "in the cache: " : "to compile: ", kernel));
+    if (!*found && missing++ == 0) first_missing = kernel;
+  }
+  const std::string counts =
+      absl::StrCat(lines.size() - missing, " in the cache, ", missing, " to compile");
+  const bool may_compile = missing == 0 || !options.never_compile;
+  list->Ask("kernels",
+            may_compile ? absl::OkStatus()
+                        : WithLine(absl::FailedPreconditionError(absl::StrCat(
+                                       "cpu: --jit=never, and ", counts, ": ", first_missing)),
+                                   "fix", "--jit=auto; later loads find them in the cache"),
+            counts);
+  for (const std::string& line : lines) list->Note("", line);
+}
+
+void CheckWeights(const PlanFile& file, const plan::TargetT* target, const Options& options,
+                  Checklist* list) {
+  const plan::PlanT& plan = file.plan();
+  const SessionOptions& session = options.session;
+  const bool is_packed = target != nullptr && IsPacked(*target);
+  const TensorFiles files(plan, FolderOf(session.plan), session.model.weights_dir);
+  absl::Status opened = is_packed ? absl::OkStatus() : files.Open();
+  if (!opened.ok()) opened = ExplainRefusal(plan, files, opened);
+  list->Ask("weights", opened,
+            is_packed ? "in the plan"
+                      : absl::StrCat(plan.files.size(),
+                                     " files of the sizes, beginnings and ends as compiled"));
+  std::string memory;
+  const absl::Status fits = FitsInMemory(plan, &memory);
+  list->Ask("memory", fits, memory);
+  if (!options.contents) return;
+  list->Ask("packed", file.VerifySections(), "checksums of what is in the plan");
+  if (is_packed || !opened.ok()) return;
+  list->Ask("numbers", CheckFinite(plan, files),
+            absl::StrCat("no NaN and no infinity in ", plan.tensors.size(), " tensors of files"));
+}
+
 absl::Status Check(const Options& options) {
   const SessionOptions& session = options.session;
   Checklist list(options.quiet);
@@ -58,12 +118,10 @@ absl::Status Check(const Options& options) {
   device_options.threads = session.model.threads;
   absl::StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, device_options);
   list.Ask("device", device.status(), device.ok() ? (*device)->Description() : "");
-  const TensorFiles files(plan, FolderOf(session.plan), session.model.weights_dir);
-  list.Ask("weights", files.Open(), absl::StrCat(plan.files.size(), " files as compiled"));
-  std::string memory;
-  const absl::Status fits = FitsInMemory(plan, &memory);
-  list.Ask("memory", fits, memory);
-  if (options.contents) list.Ask("contents", file->VerifySections(), "checksums of packed weights");
+  if (name == "cpu" && target.ok() && device.ok()) {
+    CheckCpuKernels(**target, session.model, &list);
+  }
+  CheckWeights(*file, target.ok() ? *target : nullptr, options, &list);
   QUIRE_RETURN_IF_ERROR(list.first_no());
   // What is left can only be seen by doing it.
   const absl::StatusOr<Session> loaded = OpenSession(session);
@@ -77,7 +135,9 @@ absl::Status Check(const Options& options) {
 VerbMain AddCheckVerb(CLI::App* app) {
   auto options = std::make_shared<Options>();
   AddSessionOptions(app, &options->session);
-  app->add_flag("--contents", options->contents, "read packed weights and compare their checksums");
+  app->add_flag(
+      "--contents", options->contents,
+      "read all weights: checksums of packed ones, and no NaN or infinity in those of files");
   app->add_flag("-q,--quiet", options->quiet, "print nothing on stdout: the exit code says it");
   return [options] {
     const absl::Status status = Check(*options);

@@ -6,7 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ir/file.h"
+#include "ir/plan_io.h"
 #include "ir/status.h"
+#include "runtime/weights.h"
+#include "tools/check_weights.h"
 
 namespace quire {
 
@@ -25,8 +28,9 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
       ->check(CLI::IsMember({"auto", "never"}));
   app->add_flag("--eager", options->model.eager,
                 "cuda: launch kernels one by one, never as a graph; for debugging");
-  app->add_option("--weights-dir", options->model.weights_dir,
-                  "where the weight files are now (default: where the plan says)");
+  app->add_option(
+      "--weights-dir", options->model.weights_dir,
+      "where the weight files are now, if they are not packed (default: where the plan says)");
 }
 
 absl::Status CheckIsNoModel(const std::string& plan_path) {
@@ -38,11 +42,26 @@ absl::Status CheckIsNoModel(const std::string& plan_path) {
                   absl::StrCat("quire compile ", plan_path, " -o x.qplan makes one of a model"));
 }
 
+namespace {
+
+// Says it of tensors if it is about weight files.
+absl::Status Explain(const SessionOptions& options, const absl::Status& refused) {
+  const absl::StatusOr<PlanFile> file = OpenPlan(options.plan);
+  if (!file.ok()) return refused;
+  const TensorFiles files(file->plan(), FolderOf(options.plan), options.model.weights_dir);
+  if (files.Open() != refused) return refused;
+  return ExplainRefusal(file->plan(), files, refused);
+}
+
+}  // namespace
+
 absl::StatusOr<Session> OpenSession(const SessionOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckIsNoModel(options.plan));
   const auto begin = std::chrono::steady_clock::now();
   Session session;
-  QUIRE_ASSIGN_OR_RETURN(session.model, Model::Open(options.plan, options.model));
+  auto opened = Model::Open(options.plan, options.model);
+  if (!opened.ok()) return Explain(options, opened.status());
+  session.model = *std::move(opened);
   session.target = &session.model->target();
   session.load_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What a user gets who hands over a wrong model, plan or request: the place, the key, the value, and what would do."""
 import json
+import math
+import struct
 
 import quire_test
 from checkpoints import llama_config, llama_shapes, write_llama
@@ -109,6 +111,42 @@ class PlanTest(QuireTest):
         self.assertRegex(out, r"(?m)^weights +no: ")
         self.assertIn("--weights-dir", err)
         self.quire("check", "x.qplan", "--weights-dir=elsewhere")
+
+    def test_packed_weights_need_no_files(self):
+        self.quire("compile", "model", "-o", "packed.qplan", "--weights=pack")
+        self.model.rename(self.folder / "elsewhere")
+        out, _ = self.quire("check", "packed.qplan", "--contents")
+        self.assertRegex(out, r"(?m)^weights +ok: in the plan$")
+        self.assertRegex(out, r"(?m)^packed +ok: ")
+
+    def test_weights_of_another_model(self):
+        for vocabulary in (24, 96):
+            write_llama(self.folder / "other", vocab_size=vocabulary)
+            for verb in (["check"], ["run", "--ids=1", "--output=ids"]):
+                _, err = self.quire(*verb, "x.qplan", "--weights-dir=other", code=MISMATCH)
+                self.assertIn("other/model.safetensors: not the file that the plan was compiled from: tensor ", err)
+                self.assertRegex(err, r"(?m)^  expected: f32\[48,32\] at byte \d+, in a file of \d+ bytes$")
+                self.assertRegex(err, rf"(?m)^  found: f32\[{vocabulary},32\] at byte \d+, in a file of \d+ bytes$")
+                self.assertIn("fix: ", err)
+
+    def test_weights_that_end_early(self):
+        weights = self.model / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-4])
+        self.assertIn("model.safetensors", self.error("run", "x.qplan", "--ids=1", "--output=ids", code=FAILURE))
+
+    def test_contents_that_are_no_numbers(self):
+        folder = write_llama(self.folder / "large", vocab_size=3000)
+        self.quire("compile", "large", "-o", "large.qplan")
+        out, _ = self.quire("check", "large.qplan", "--contents")
+        self.assertRegex(out, r"(?m)^numbers +ok: no NaN and no infinity in 12 tensors")
+        # Between the parts of the file that its fingerprint is of.
+        with open(folder / "model.safetensors", "r+b") as file:
+            file.seek(200_000)
+            file.write(struct.pack("<2f", math.inf, math.nan))
+        self.quire("check", "large.qplan")
+        out, err = self.quire("check", "large.qplan", "--contents", code=FAILURE)
+        self.assertRegex(err, r"error: tensor model.embed_tokens.weight: element \d+ is inf\n  from: .*model.safetensors")
+        self.assertRegex(out, r"(?m)^numbers +no: ")
 
     def test_weights_that_changed(self):
         with open(self.model / "model.safetensors", "r+b") as file:

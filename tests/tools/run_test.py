@@ -2,6 +2,7 @@
 """Generating text with the demo model from the command line."""
 import json
 import os
+import re
 import shutil
 
 import quire_test
@@ -162,6 +163,26 @@ class CheckTest(QuireTest):
             self.assertRegex(out, rf"(?m)^{question} +ok: ")
         self.assertEqual(self.quire("check", "story.qplan", "-q"), ("", ""))
 
+    def test_where_each_kernel_would_come_from(self):
+        self.story()
+        kernels = json.loads(self.quire("dump", "story.qplan", "--output=kernels", "--format=json")[0])
+        cache = {**os.environ, "QUIRE_CACHE": str(self.folder / "cache")}
+
+        def check(*arguments, code=quire_test.OK):
+            out, err = self.quire("check", "story.qplan", "--device=cpu", *arguments, code=code, env=cache)
+            return re.findall(r"(?m)^ +(in the cache|to compile): kernel \d+, (linear|attention|row)\b", out), out, err
+
+        count = len(kernels)
+        places, out, _ = check()
+        self.assertEqual([place for place, _ in places], ["to compile"] * count)
+        self.assertRegex(out, rf"(?m)^kernels +ok: 0 in the cache, {count} to compile$")
+        places, out, _ = check()
+        self.assertEqual([place for place, _ in places], ["in the cache"] * count)
+        shutil.rmtree(self.folder / "cache")
+        _, out, err = check("--jit=never", code=MISMATCH)
+        self.assertRegex(out, r"(?m)^kernels +no: ")
+        self.assertIn("fix: --jit=auto", err)
+
 
 class JitTest(QuireTest):
     def test_never_compiles_nothing_and_finds_what_was_compiled(self):
@@ -169,7 +190,8 @@ class JitTest(QuireTest):
         cache = {**os.environ, "QUIRE_CACHE": str(self.folder / "cache")}
         error = self.error("run", "story.qplan", "--device=cpu", "--ids=1,2", "--jit=never", "-n1", "--output=ids",
                            code=MISMATCH, env=cache)
-        self.assertIn("fix: --jit=auto", error)
+        self.assertRegex(error, r"^error: launch \S+, kernel \d+: cpu: --jit=never, and a kernel would have to be compiled: "
+                                r"[^\n]+\n  fix: --jit=auto[^\n]*\n$")
         for jit in ("auto", "never"):
             self.quire("run", "story.qplan", "--device=cpu", "--ids=1,2", f"--jit={jit}", "-n1", "--output=ids", env=cache)
 
