@@ -18,8 +18,10 @@ namespace quire {
 namespace {
 
 // A Hugging Face checkpoint's own configuration, or what a GGUF file's metadata stand for.
-absl::StatusOr<GgufConfig> ConfigOf(const Checkpoint& checkpoint) {
-  if (checkpoint.format() == CheckpointFormat::kGguf) return ConfigFromGguf(checkpoint);
+absl::StatusOr<GgufConfig> ConfigOf(const Checkpoint& checkpoint, const ModelOptions& options) {
+  if (checkpoint.format() == CheckpointFormat::kGguf) {
+    return ConfigFromGguf(checkpoint, options.allowed_config_keys);
+  }
   GgufConfig out;
   out.config = checkpoint.config();
   return out;
@@ -55,7 +57,7 @@ absl::Status BuildStep(const DecoderConfig& config, WeightsMap& weights, Func& s
 
 absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOptions& options) {
   const bool is_gguf = checkpoint.format() == CheckpointFormat::kGguf;
-  QUIRE_ASSIGN_OR_RETURN(const GgufConfig source, ConfigOf(checkpoint));
+  QUIRE_ASSIGN_OR_RETURN(const GgufConfig source, ConfigOf(checkpoint, options));
   const ConfigReader config(
       source.config, is_gguf ? checkpoint.path() : JoinPath(checkpoint.path(), "config.json"));
   QUIRE_ASSIGN_OR_RETURN(const std::string model_type, config.GetString("model_type"));

@@ -75,9 +75,10 @@ absl::Status AddTensors(const Checkpoint& checkpoint, const Module& module,
 }
 
 // The configuration that the plan records, for `quire dump --output=metadata`.
-absl::StatusOr<std::string> ConfigText(const Checkpoint& checkpoint) {
+absl::StatusOr<std::string> ConfigText(const Checkpoint& checkpoint, const ModelOptions& options) {
   if (checkpoint.format() == CheckpointFormat::kSafetensors) return checkpoint.config().dump();
-  QUIRE_ASSIGN_OR_RETURN(GgufConfig config, ConfigFromGguf(checkpoint));
+  QUIRE_ASSIGN_OR_RETURN(GgufConfig config,
+                         ConfigFromGguf(checkpoint, options.allowed_config_keys));
   return config.config.dump();
 }
 
@@ -154,7 +155,7 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   plan.model->vocabulary = static_cast<int32_t>(model.vocab_size);
   plan.model->max_positions = model.max_positions;
   plan.model->max_source = model.max_source;
-  QUIRE_ASSIGN_OR_RETURN(plan.model->config, ConfigText(checkpoint));
+  QUIRE_ASSIGN_OR_RETURN(plan.model->config, ConfigText(checkpoint, options.model_options));
   plan.ir = Print(model.module);
   QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));
   QUIRE_ASSIGN_OR_RETURN(plan.generation, ImportGeneration(checkpoint));

@@ -190,7 +190,7 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--weights-map", assemble.weights_map,
                   "of a .qir: JSON from weight to tensor name");
   app->add_option("--allow-config-key", assemble.model_options.allowed_config_keys,
-                  "a key of config.json that is known to be harmless");
+                  "a key of config.json or of GGUF's metadata that is known to be harmless");
   CLI::Option* passes =
       app->add_option("--passes", options->passes, "run these passes only: a,b,...");
   app->add_option("--emit", options->emit, "ir: print the module on stdout and write no plan")

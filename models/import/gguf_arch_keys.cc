@@ -92,7 +92,7 @@ void GgufArchKeys::OnlyBool(absl::string_view key, bool supported) {
   Unsupported(key, "is not supported", supported ? "true" : "false");
 }
 
-absl::Status GgufArchKeys::Finish() const {
+absl::Status GgufArchKeys::Finish(absl::Span<const std::string> allowed) const {
   if (!status_.ok()) return status_;
   for (const auto& [key, value] : metadata_.entries()) {
     if (!absl::StartsWith(key, prefix_) || read_.count(key) != 0 || IsOff(value)) continue;
@@ -100,10 +100,12 @@ absl::Status GgufArchKeys::Finish() const {
     if (std::find(std::begin(kHarmless), std::end(kHarmless), suffix) != std::end(kHarmless)) {
       continue;
     }
-    return WithLine(
-        absl::UnimplementedError(absl::StrCat(key, "=", GgufValueText(value),
+    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    return WithLine(WithLine(absl::UnimplementedError(
+                                 absl::StrCat(key, "=", GgufValueText(value),
                                               " is not known; it may change the mathematics")),
-        "from", metadata_.file());
+                             "from", metadata_.file()),
+                    "fix", absl::StrCat("if it does not, pass --allow-config-key=", key));
   }
   return absl::OkStatus();
 }

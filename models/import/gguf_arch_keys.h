@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "models/import/gguf_metadata.h"
 
 namespace quire {
@@ -49,7 +50,8 @@ class GgufArchKeys {
 
   // The first error; else UNIMPLEMENTED if a key of the architecture was not read and is not off.
   // In these files the number 0 and false stand for what is absent.
-  absl::Status Finish() const;
+  // `allowed`: keys that need not be known.
+  absl::Status Finish(absl::Span<const std::string> allowed) const;
 
  private:
   std::string Full(absl::string_view key) const { return prefix_ + std::string(key); }

@@ -251,7 +251,8 @@ absl::StatusOr<const Architecture*> FindArchitecture(const GgufMetadata& metadat
 
 }  // namespace
 
-absl::StatusOr<GgufConfig> ConfigFromGguf(const Checkpoint& checkpoint) {
+absl::StatusOr<GgufConfig> ConfigFromGguf(const Checkpoint& checkpoint,
+                                          absl::Span<const std::string> allowed_keys) {
   QUIRE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(checkpoint.metadata()));
   GgufConfig out;
   out.config = json::object();
@@ -261,7 +262,7 @@ absl::StatusOr<GgufConfig> ConfigFromGguf(const Checkpoint& checkpoint) {
   TranslateTokens(context);
   architecture->translate(context);
   keys.OnlyBool("attention.causal", true);
-  QUIRE_RETURN_IF_ERROR(keys.Finish());
+  QUIRE_RETURN_IF_ERROR(keys.Finish(allowed_keys));
   return out;
 }
 

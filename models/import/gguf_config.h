@@ -13,6 +13,7 @@
 #define QUIRE_MODELS_IMPORT_GGUF_CONFIG_H_
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "models/import/checkpoint.h"
 #include "nlohmann/json.hpp"
 
@@ -36,8 +37,9 @@ struct GgufConfig {
   bool qkv_in_blocks = false;
 };
 
-// REQUIRES: checkpoint.format() is kGguf.
-absl::StatusOr<GgufConfig> ConfigFromGguf(const Checkpoint& checkpoint);
+// `allowed_keys`: of the metadata, that need not be known. REQUIRES: checkpoint.format() is kGguf.
+absl::StatusOr<GgufConfig> ConfigFromGguf(const Checkpoint& checkpoint,
+                                          absl::Span<const std::string> allowed_keys = {});
 
 }  // namespace quire
 

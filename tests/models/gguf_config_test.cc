@@ -354,6 +354,18 @@ TEST(GgufConfigTest, RefusesMissingAndWrongKeys) {
               "llama.attention.head_count=an array of 3 u32 is of type array of u32");
 }
 
+TEST(GgufConfigTest, AKeyThatIsKnownToBeHarmlessIsAllowed) {
+  GgufWriter writer = Rotary("llama");
+  writer.U32("llama.expert_count", 8);
+  const TempDir dir;
+  const auto checkpoint = OpenCheckpoint(dir.Write("m.gguf", writer.Build()));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT(std::string(ConfigFromGguf(*checkpoint).status().message()),
+              HasSubstr("fix: if it does not, pass --allow-config-key=llama.expert_count"));
+  const std::vector<std::string> allowed = {"llama.expert_count"};
+  EXPECT_TRUE(ConfigFromGguf(*checkpoint, allowed).ok());
+}
+
 TEST(GgufConfigTest, RealFile) {
   const char* path = std::getenv("QUIRE_SMOLLM2_GGUF");
   if (path == nullptr) {
