@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ir/file.h"
@@ -94,6 +95,27 @@ Target WantedTarget(const TargetRequest& request, const plan::PlanT& plan) {
   return target;
 }
 
+// What is stored beside the weights and decides nothing: rope's frequencies, positions and GPT-2's
+// causal masks, which follow from the configuration, and BART's bias of the logits, which was seen
+// to be zero (models/encoder_decoder.h).
+bool IsBuffer(const TensorInfo& tensor) {
+  return absl::EndsWith(tensor.name, ".inv_freq") || absl::EndsWith(tensor.name, "position_ids") ||
+         absl::EndsWith(tensor.name, ".masked_bias") || tensor.name == "final_logits_bias" ||
+         (absl::EndsWith(tensor.name, ".attn.bias") && tensor.extents.size() == 4);
+}
+
+// Tensors that the definition has no use for: of layers beyond those that the configuration counts,
+// say.
+std::vector<std::string> UnusedTensors(const Checkpoint& checkpoint, const plan::PlanT& plan) {
+  absl::flat_hash_set<absl::string_view> used;
+  for (const auto& tensor : plan.tensors) used.insert(tensor->name);
+  std::vector<std::string> unused;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    if (!used.contains(tensor.name) && !IsBuffer(tensor)) unused.push_back(tensor.name);
+  }
+  return unused;
+}
+
 // Replaces the plan's targets by those requested.
 absl::Status Lower(const Module& module, const std::vector<TargetRequest>& requests,
                    const CompileOptions& options, AssembledPlan* assembled) {
@@ -158,6 +180,7 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   QUIRE_ASSIGN_OR_RETURN(plan.model->config, ConfigText(checkpoint, options.model_options));
   plan.ir = Print(model.module);
   QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));
+  assembled.unused = UnusedTensors(checkpoint, plan);
   QUIRE_ASSIGN_OR_RETURN(plan.generation, ImportGeneration(checkpoint));
   QUIRE_ASSIGN_OR_RETURN(plan.tokenizer, ImportTokenizer(checkpoint));
   clock.Done("tokenizer");

@@ -41,6 +41,7 @@ struct AssembledPlan {
   std::unique_ptr<plan::PlanT> plan;
   std::vector<std::pair<std::string, std::vector<PassReport>>> reports;  // by target
   std::vector<std::string> left_out;                   // "cuda: %x: why", of optional targets
+  std::vector<std::string> unused;                     // tensors of the checkpoint, in its order
   std::vector<std::pair<std::string, double>> phases;  // name, milliseconds
 };
 

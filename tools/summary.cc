@@ -114,6 +114,35 @@ std::string PlanSummary(const plan::PlanT& plan) {
   return text;
 }
 
+namespace {
+
+// Whether an encoder reads ids; of states alone, a prompt is like any other.
+bool ReadsSource(const plan::PlanT& plan) {
+  for (const auto& target : plan.targets) {
+    for (const auto& program : target->programs) {
+      if (program->name != "encode") continue;
+      for (const auto& argument : program->arguments) {
+        if (argument->name == "ids") return true;
+      }
+    }
+  }
+  return false;
+}
+
+// "note       9 tensors of the checkpoint are not used: a, b, c, ..."
+std::string UnusedText(const std::vector<std::string>& unused) {
+  if (unused.empty()) return "";
+  constexpr size_t kShown = 3;
+  const auto end = unused.begin() + static_cast<ptrdiff_t>(std::min(unused.size(), kShown));
+  return absl::StrCat("note       ", unused.size(),
+                      unused.size() == 1 ? " tensor of the checkpoint is not used: "
+                                         : " tensors of the checkpoint are not used: ",
+                      absl::StrJoin(unused.begin(), end, ", "),
+                      unused.size() > kShown ? ", ..." : "", "\n");
+}
+
+}  // namespace
+
 std::string CompileSummary(const AssembledPlan& assembled, const std::string& path) {
   std::string text = PlanSummary(*assembled.plan);
   double total_ms = 0;
@@ -131,11 +160,13 @@ std::string CompileSummary(const AssembledPlan& assembled, const std::string& pa
     absl::StrAppend(&text, "left out   ", absl::StrReplaceAll(note, {{"\n", "\n           "}}),
                     "\n");
   }
+  text += UnusedText(assembled.unused);
   struct stat info = {};
   stat(path.c_str(), &info);
   absl::StrAppendFormat(&text, "wrote      %s (%s)\n", path,
                         BytesText(static_cast<double>(info.st_size)));
-  absl::StrAppend(&text, "next       quire run ", path, " -p \"...\"\n");
+  absl::StrAppend(&text, "next       quire run ", path,
+                  ReadsSource(*assembled.plan) ? " --source" : " -p", " \"...\"\n");
   return text;
 }
 

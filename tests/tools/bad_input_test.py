@@ -60,6 +60,14 @@ class ModelTest(QuireTest):
         self.assertIn("model.safetensors", self.error("compile", "model", code=FAILURE))
 
     def test_no_model(self):
+    def test_tensors_that_are_not_used_are_said(self):
+        folder = write_llama(self.folder / "model", num_hidden_layers=2)
+        _, err = self.quire("compile", "model")
+        self.assertNotIn("not used", err)
+        (folder / "config.json").write_text(json.dumps(llama_config(num_hidden_layers=1)))
+        _, err = self.quire("compile", "model", "--force")
+        self.assertRegex(err, r"(?m)^note +9 tensors of the checkpoint are not used: model\.layers\.1\.[^,]+, .*, \.\.\.$")
+
         (self.folder / "empty").mkdir()
         self.assertIn("neither model.safetensors nor", self.error("compile", "empty", code=UNSUPPORTED))
 
