@@ -1,5 +1,10 @@
 // The "model" of tokenizer.json.
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +107,37 @@ absl::Status ImportBpe(const JsonNode& model, plan::TokenizerT* out) {
   return ImportMerges(merges, texts, out);
 }
 
+// A score as the tokenizers package has it. Its JSON reader makes the digits one integer and scales
+// that by a power of ten, which now and then is a unit in the last place off the nearest number; of
+// two segmentations with the same scores in another order, such units choose one.
+double ScoreAsRead(double value) {
+  char text[32];  // the shortest that stands for `value`: "-1.25e-05"
+  const auto end = std::to_chars(text, std::end(text), value, std::chars_format::scientific).ptr;
+  uint64_t digits = 0;
+  int exponent = 0;
+  bool is_fraction = false;
+  for (const char* at = text; at != end; ++at) {
+    if (*at == 'e') {
+      // from_chars takes no plus sign.
+      int shift = 0;
+      std::from_chars(at + (at[1] == '+' ? 2 : 1), end, shift);
+      exponent += shift;
+      break;
+    }
+    if (*at == '.') is_fraction = true;
+    if (*at < '0' || *at > '9') continue;
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    if (is_fraction) --exponent;
+  }
+  // Powers of ten up to this one are what they are in the source of a program.
+  constexpr int kMostPower = 308;
+  auto scaled = static_cast<double>(digits);
+  for (; exponent < -kMostPower; exponent += kMostPower) scaled /= 1e308;
+  const double power = std::strtod(absl::StrCat("1e", std::abs(exponent)).c_str(), nullptr);
+  scaled = exponent < 0 ? scaled / power : scaled * power;
+  return std::signbit(value) ? -scaled : scaled;
+}
+
 absl::Status ImportUnigram(const JsonNode& model, plan::TokenizerT* out) {
   QUIRE_RETURN_IF_ERROR(model.OnlyFields({"type", "unk_id", "vocab", "byte_fallback"}));
   out->model = plan::TokenizerModel::kUnigram;
@@ -118,7 +154,7 @@ absl::Status ImportUnigram(const JsonNode& model, plan::TokenizerT* out) {
     QUIRE_ASSIGN_OR_RETURN(const double score,
                            JsonNode(&entry[1], absl::StrCat(node.path(), "[1]")).Number());
     texts.push_back(*text);
-    out->scores.push_back(score);
+    out->scores.push_back(std::isfinite(score) ? ScoreAsRead(score) : score);
   }
   QUIRE_RETURN_IF_ERROR(StoreVocabulary(texts, out));
   QUIRE_ASSIGN_OR_RETURN(const JsonNode unk, model.Field("unk_id"));

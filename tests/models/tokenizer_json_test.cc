@@ -39,6 +39,17 @@ TEST(TokenizerJsonTest, ReadsVocabularyWithGapsAndMerges) {
   EXPECT_EQ(Import("")->unk_id, 0);
 }
 
+// What tokenizers 0.23 has after reading these: a unit in the last place off in two.
+TEST(TokenizerJsonTest, ScoresAreWhatTheTokenizersPackageReads) {
+  const auto data = ImportTokenizerJson(
+      {R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", -7.2198450191551204],
+          ["b", -9.032439651413203], ["c", 0], ["d", -12.5], ["e", 3e-7], ["f", 1e21]]}})",
+       "", "", ""});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->scores,
+              ElementsAre(-7.21984501915512, -9.032439651413204, 0, -12.5, 3e-7, 1e21));
+}
+
 TEST(TokenizerJsonTest, FlattensSequencesInOrder) {
   const auto data = Import(
       R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"},
