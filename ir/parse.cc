@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ir/shape.h"
 #include "ir/status.h"
 #include "ir/text.h"
@@ -107,7 +108,7 @@ class Parser {
     const size_t begin = at_;
     QUIRE_ASSIGN_OR_RETURN(absl::string_view word, ParseName("a type"));
     const std::optional<DType> dtype = ParseDType(word);
-    if (!dtype.has_value()) return ErrorAt(begin, absl::StrCat("unknown element type ", word));
+    if (!dtype.has_value()) return ErrorAt(begin, UnknownDType(word));
     Type type{*dtype, {}};
     QUIRE_RETURN_IF_ERROR(Expect('['));
     if (Accept(']')) return type;
@@ -198,8 +199,15 @@ class Parser {
     for (AttrKind kind : def.optional) allowed.emplace_back(DefOf(kind).text);
     const std::string near = Nearest(word, allowed);
     return absl::StrCat("attribute ", word, " does not belong to ", def.mnemonic,
+                        "\n  allowed: ", allowed.empty() ? "none" : absl::StrJoin(allowed, ", "),
                         near.empty() ? "" : "\n  fix: did you mean ", near,
                         near.empty() ? "" : "?");
+  }
+
+  static std::string UnknownDType(absl::string_view word) {
+    const auto text = [](std::string* out, const DTypeInfo& info) { out->append(info.text); };
+    return absl::StrCat("unknown element type ", word,
+                        "\n  allowed: ", absl::StrJoin(AllDTypes(), ", ", text));
   }
 
   absl::Status ParseOp(Func* func) {
@@ -243,8 +251,9 @@ class Parser {
     std::vector<std::string> known;
     for (const OpDef& def : AllOps()) known.emplace_back(def.mnemonic);
     const std::string near = Nearest(mnemonic, known);
-    return absl::StrCat("unknown op ", mnemonic,
-                        near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?"));
+    return absl::StrCat("unknown op ", mnemonic, "\n  fix: ",
+                        near.empty() ? "quire dump --ops has those that are known"
+                                     : absl::StrCat("did you mean ", near, "?"));
   }
 
   absl::StatusOr<std::unique_ptr<Func>> ParseFunc() {

@@ -112,7 +112,9 @@ absl::Status CheckSource(const RequestLimits& limits, const Request& request) {
         "request: a source needs a model with an encoder\n  fix: give it as the prompt");
   }
   if (tokens == 0) {
-    return absl::InvalidArgumentError("request: the source is empty\n  allowed: a token or more");
+    return absl::InvalidArgumentError(
+        "request: the source is empty\n  allowed: a token or more for the encoder\n  fix: give a "
+        "source");
   }
   QUIRE_RETURN_IF_ERROR(CheckIds("source", request.source_ids, limits.vocabulary));
   if (limits.max_source > 0 && tokens > limits.max_source) {

@@ -3,6 +3,10 @@
 #include <cstdio>
 
 namespace quire {
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/tokenizer/unicode.h"
+
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
@@ -25,7 +29,10 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }
 
 int Fail(const absl::Status& status) {
-  const std::string message(status.message());
+  std::string message(status.message());
+  if (absl::IsDataLoss(status) && !absl::StrContains(message, "\n  fix: ")) {
+    absl::StrAppend(&message, "\n  fix: get the file again; a plan, by quire compile");
+  }
   std::fprintf(stderr, "error: %s\n", message.c_str());
   return ExitCodeOf(status);
 }
