@@ -30,6 +30,7 @@ struct Options {
   int32_t repeat = 5;
   std::vector<int32_t> batches = {1};
   std::string format = "text";
+  bool has_source = false;
 };
 
 struct Report {
@@ -91,6 +92,10 @@ absl::Status Bench(const Options& options) {
   Report report;
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
+  if (options.has_source && !session.model->info().has_encoder) {
+    return WithLine(UsageError("quire bench: --source has no effect"), "allowed",
+                    "with a model that has an encoder");
+  }
   progress.Show("measuring the bandwidth ...");
   if (session.target->name == "cpu") {
     report.bandwidth_of = "read";
@@ -125,8 +130,9 @@ VerbMain AddBenchVerb(CLI::App* app) {
   BenchShape& shape = options->shape;
   app->add_option("--prompt", shape.prompt, "tokens of each prompt (512)")
       ->check(CLI::Range(1, 1 << 20));
-  app->add_option("--source", shape.source, "tokens of each encoder input, if there is one (128)")
-      ->check(CLI::Range(1, 1 << 20));
+  CLI::Option* source = app->add_option("--source", shape.source,
+                                        "tokens of each encoder input, if there is one (128)")
+                            ->check(CLI::Range(1, 1 << 20));
   app->add_option("--gen", shape.gen, "tokens to generate after each (128)")
       ->check(CLI::Range(1, 1 << 20));
   app->add_option("--context", shape.context,
@@ -141,7 +147,10 @@ VerbMain AddBenchVerb(CLI::App* app) {
       ->check(CLI::Range(1, 1000));
   app->add_option("--format", options->format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
-  return [options] {
+  return [options, source] {
+    options->has_source = source->count() > 0;
+    const std::string wrong = WrongSessionUsage(options->session);
+    if (!wrong.empty()) return FailUsage(absl::StrCat("quire bench: ", wrong));
     const absl::Status status = Bench(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
   };

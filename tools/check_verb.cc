@@ -140,6 +140,8 @@ VerbMain AddCheckVerb(CLI::App* app) {
       "read all weights: checksums of packed ones, and no NaN or infinity in those of files");
   app->add_flag("-q,--quiet", options->quiet, "print nothing on stdout: the exit code says it");
   return [options] {
+    const std::string wrong = WrongSessionUsage(options->session);
+    if (!wrong.empty()) return FailUsage(absl::StrCat("quire check: ", wrong));
     const absl::Status status = Check(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
   };

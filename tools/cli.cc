@@ -1,12 +1,13 @@
 #include "tools/cli.h"
 
+#include <cstdint>
 #include <cstdio>
 
-namespace quire {
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/tokenizer/unicode.h"
 
+namespace quire {
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
@@ -14,6 +15,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
       return kExitOk;
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kOutOfRange:
       return kExitUsage;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kUnimplemented:
@@ -26,6 +28,26 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     default:
       return kExitFailure;
   }
+}
+
+// No library function returns this code.
+absl::Status UsageError(absl::string_view message) { return absl::OutOfRangeError(message); }
+
+std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses) {
+  for (const FlagUse& use : uses) {
+    if (use.has_use || app.get_option(use.flag)->count() == 0) continue;
+    return absl::StrCat(use.flag, " has no effect\n  allowed: with ", use.with);
+  }
+  return "";
+}
+
+absl::Status CheckUtf8(absl::string_view from, absl::string_view text) {
+  const size_t valid = tokenizer::ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  const auto byte = static_cast<uint8_t>(text[valid]);
+  return UsageError(absl::StrCat(from, ": byte ", valid, ", 0x", absl::Hex(byte, absl::kZeroPad2),
+                                 ", is not UTF-8\n  allowed: UTF-8\n  fix: convert the text, or "
+                                 "give tokens by --ids"));
 }
 
 int Fail(const absl::Status& status) {

@@ -8,10 +8,12 @@
 #define QUIRE_TOOLS_CLI_H_
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace quire {
 
@@ -26,6 +28,23 @@ enum ExitCode {
 };
 
 ExitCode ExitCodeOf(const absl::Status& status);
+
+// Of flags that are found to be wrong beside each other, or beside the plan, when verbs run.
+absl::Status UsageError(absl::string_view message);
+
+// A flag, and whether anything reads it beside the other flags. `with`: what would.
+struct FlagUse {
+  const char* flag;
+  bool has_use;
+  const char* with;
+};
+// The first of `uses` that was given and has none: "--emit has no effect\n  allowed: with ..."; ""
+// if there is none.
+std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses);
+
+// UsageError unless `text` is UTF-8, which is all that tokenizers read. `from` names where it
+// stands: "-p", "prompts.txt".
+absl::Status CheckUtf8(absl::string_view from, absl::string_view text);
 
 // "error: <message>" on stderr; returns the exit code.
 int Fail(const absl::Status& status);

@@ -44,7 +44,7 @@ std::string DefaultOut(absl::string_view model) {
 }
 
 // What is wrong with the flags beside each other; "" if nothing.
-std::string WrongUsage(const Options& options) {
+std::string WrongUsage(const CLI::App& app, const Options& options) {
   const AssembleOptions& assemble = options.assemble;
   const bool is_qir = absl::EndsWith(assemble.model, ".qir");
   if (assemble.model.empty()) return "no model\n  allowed: a directory, .gguf, .qir or .qplan";
@@ -59,7 +59,15 @@ std::string WrongUsage(const Options& options) {
   if (!is_qir && (!assemble.weights_dir.empty() || !assemble.weights_map.empty())) {
     return absl::StrCat("--weights-dir and --weights-map are for a .qir, not ", assemble.model);
   }
-  return "";
+  const bool has_config = !is_qir && !absl::EndsWith(assemble.model, ".qplan");
+  const bool writes = options.emit.empty();
+  const char* const plans = "a plan to write, without --emit";
+  return IdleFlag(app, {{"--allow-config-key", has_config, "a model directory or a .gguf"},
+                        {"--output", writes, plans},
+                        {"--force", writes, plans},
+                        {"--weights", writes, plans},
+                        {"--weights-dir", writes, plans},
+                        {"--weights-map", writes, plans}});
 }
 
 absl::Status RunOpt(const Options& options) {
@@ -145,7 +153,13 @@ absl::Status Compile(Options& options) {
     request.page_tokens = options.page_tokens;
     request.is_optional = !options.has_target && target.name != "cpu";
   }
-  if (options.emit == "ir") return RunOpt(options);
+  if (options.emit == "ir") {
+    if (options.has_target && (targets.size() > 1 || !targets[0].architectures.empty())) {
+      return WithLine(UsageError(absl::StrCat("quire compile: --target=", options.target)),
+                      "allowed", "with --emit=ir cpu or cuda");
+    }
+    return RunOpt(options);
+  }
   if (options.has_passes) {
     QUIRE_ASSIGN_OR_RETURN(options.assemble.compile.passes, ParsePassList(options.passes));
   }
@@ -198,10 +212,10 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--dump-ir", assemble.compile.pipeline.dump_ir_dir,
                   "write the IR after every pass here");
   app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");
-  return [options, passes, target] {
+  return [options, app, passes, target] {
     options->has_passes = passes->count() > 0;
     options->has_target = target->count() > 0;
-    const std::string wrong = WrongUsage(*options);
+    const std::string wrong = WrongUsage(*app, *options);
     if (!wrong.empty()) return FailUsage(absl::StrCat("quire compile: ", wrong));
     const absl::Status status = Compile(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
 #include "tools/cli.h"
@@ -49,6 +50,28 @@ absl::Status DumpPlan(const Options& options) {
   return absl::OkStatus();
 }
 
+// What is wrong with the flags beside each other; "" if nothing.
+std::string WrongUsage(const CLI::App& app, const Options& options) {
+  const int tables = options.ops + options.passes + options.flags;
+  if (tables > 1) return "several tables\n  allowed: --ops, --passes-table or --flags-table";
+  if (tables == 0 && options.plan.empty()) return "name a plan, or --ops or another table";
+  if (tables > 0 && !options.plan.empty()) return "a plan beside a table\n  allowed: one of them";
+  const bool is_kernels = options.output == "kernels";
+  const std::string& emit = options.dump.emit;
+  const bool is_lowered = (options.output == "ir" && options.dump.phase == "lowered") ||
+                          is_kernels || options.output == "passes" || options.output == "memory" ||
+                          options.output == "weights";
+  return IdleFlag(app,
+                  {{"--output", tables == 0, "a plan"},
+                   {"--format", tables == 0, "a plan"},
+                   {"--phase", tables == 0 && options.output == "ir", "--output=ir"},
+                   {"--emit", tables == 0 && is_kernels, "--output=kernels"},
+                   {"--arch", is_kernels && (emit == "cuda" || emit == "ptx" || emit == "sass"),
+                    "--output=kernels --emit=cuda, ptx or sass"},
+                   {"--target", tables == 0 && is_lowered,
+                    "--output=passes, kernels, memory, weights, or ir --phase=lowered"}});
+}
+
 }  // namespace
 
 VerbMain AddDumpVerb(CLI::App* app) {
@@ -73,6 +96,8 @@ VerbMain AddDumpVerb(CLI::App* app) {
   app->add_flag("--passes-table", options->passes, "the table of passes, as Markdown");
   app->add_flag("--flags-table", options->flags, "the table of flags, as Markdown");
   return [options, app] {
+    const std::string wrong = WrongUsage(*app, *options);
+    if (!wrong.empty()) return FailUsage(absl::StrCat("quire dump: ", wrong));
     if (options->ops || options->passes || options->flags) {
       const Table table = options->ops      ? OpTable()
                           : options->passes ? PassTable()
@@ -80,8 +105,6 @@ VerbMain AddDumpVerb(CLI::App* app) {
       std::fputs(table.Markdown().c_str(), stdout);
       return static_cast<int>(kExitOk);
     }
-    if (options->plan.empty())
-      return FailUsage("quire dump: name a plan, or --ops or another table");
     const absl::Status status = DumpPlan(*options);
     return status.ok() ? static_cast<int>(kExitOk) : Fail(status);
   };

@@ -1,5 +1,7 @@
 #include "tools/run_options.h"
 
+#include "tools/cli.h"
+
 namespace quire {
 namespace {
 
@@ -27,7 +29,8 @@ void AddSamplingOptions(CLI::App* app, RunOptions* options) {
                   "is subtracted from logits of generated tokens, once");
   app->add_option("--frequency-penalty", sampling.frequency_penalty,
                   "is subtracted from logits of generated tokens, each time");
-  app->add_option("--seed", sampling.seed, "of the draws; the same seed gives the same text");
+  app->add_option("--seed", sampling.seed,
+                  "of the draws, if there are any; the same seed gives the same text");
   app->add_option("--samples", options->samples, "continuations of each prompt")
       ->check(CLI::Range(1, 1024));
 }
@@ -81,7 +84,8 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->take_all()
       ->expected(1);
   app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
-  app->add_flag("--no-special", options->no_special, "put no bos or eos around the prompt");
+  app->add_flag("--no-special", options->no_special,
+                "put no bos or eos around texts, and no start token before a decoder's ids");
   app->add_flag("--echo", options->echo, "print the prompt before its continuation");
   app->add_flag("--logprobs", options->sampling.logprobs,
                 "log-probabilities of the tokens; with --output=ids or json");
@@ -100,17 +104,21 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
   app->add_flag("-v,--verbose", options->verbose, "the device and its memory on stderr");
 }
 
-std::string WrongRunUsage(const RunOptions& options) {
+std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
   if (options.prompts.empty() && options.prompt_files.empty() && options.ids.empty() &&
       options.sources.empty() && options.source_files.empty()) {
     return "no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3; with an encoder "
            "--source TEXT, --source-file FILE";
   }
-  if ((options.sampling.logprobs || options.sampling.top_logprobs > 0) &&
-      options.output == "text") {
-    return "--logprobs does not go with text\n  fix: --output=json";
-  }
-  return "";
+  const bool has_text = options.output == "text", has_json = options.output == "json";
+  const bool draws = options.temperature.value_or(1) > 0;
+  const std::string idle = IdleFlag(app, {{"--logprobs", !has_text, "--output=ids or json"},
+                                          {"--top-logprobs", has_json, "--output=json"},
+                                          {"--echo", has_text, "--output=text"},
+                                          {"--top-k", draws, "a --temperature above 0"},
+                                          {"--top-p", draws, "a --temperature above 0"},
+                                          {"--min-p", draws, "a --temperature above 0"}});
+  return idle.empty() ? WrongSessionUsage(options.session) : idle;
 }
 
 }  // namespace quire

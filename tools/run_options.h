@@ -31,7 +31,7 @@ struct RunOptions {
 void AddRunOptions(CLI::App* app, RunOptions* options);
 
 // What is wrong with the flags beside each other; "" if nothing.
-std::string WrongRunUsage(const RunOptions& options);
+std::string WrongRunUsage(const CLI::App& app, const RunOptions& options);
 
 }  // namespace quire
 

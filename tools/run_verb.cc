@@ -44,35 +44,45 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text) {
     }
     ids.push_back(id);
   }
-  if (ids.empty()) return absl::InvalidArgumentError("--ids: no id");
+  if (ids.empty()) {
+    return WithLine(absl::InvalidArgumentError("--ids: no id"), "allowed",
+                    "integers, separated by commas");
+  }
   return ids;
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(path, file.text()));
+  return std::string(file.text());
 }
 
 // What the encoder reads, one request each; a prompt, if there is one, is of all of them.
 absl::StatusOr<std::vector<Prompt>> Sources(const RunOptions& options, Request prompt) {
   std::vector<Prompt> prompts;
   for (const std::string& text : options.sources) {
+    QUIRE_RETURN_IF_ERROR(CheckUtf8("--source", text));
     prompts.push_back({absl::StrCat("source ", prompts.size() + 1), prompt});
     prompts.back().request.source = text;
   }
   for (const std::string& path : options.source_files) {
-    QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
     prompts.push_back({path, prompt});
-    prompts.back().request.source = std::string(file.text());
+    QUIRE_ASSIGN_OR_RETURN(prompts.back().request.source, ReadText(path));
   }
   return prompts;
 }
 
 absl::StatusOr<std::vector<Prompt>> Prompts(const RunOptions& options) {
   std::vector<Prompt> prompts;
+  for (const std::string& text : options.stop) QUIRE_RETURN_IF_ERROR(CheckUtf8("--stop", text));
   for (const std::string& text : options.prompts) {
+    QUIRE_RETURN_IF_ERROR(CheckUtf8("-p", text));
     prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
     prompts.back().request.text = text;
   }
   for (const std::string& path : options.prompt_files) {
-    QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
     prompts.push_back({path, {}});
-    prompts.back().request.text = std::string(file.text());
+    QUIRE_ASSIGN_OR_RETURN(prompts.back().request.text, ReadText(path));
   }
   for (const std::string& text : options.ids) {
     prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
@@ -204,6 +214,30 @@ absl::Status Generate(Engine& engine, RunOutput& output, Progress& progress, Tim
   return failed;
 }
 
+// What only the plan can tell of flags that would have no effect.
+absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info, const BeamParams& beam) {
+  if (options.output == "text" && !info.has_tokenizer) {
+    return WithLine(
+        absl::InvalidArgumentError("the plan has no tokenizer, so that there is no text to print"),
+        "fix", "--output=ids");
+  }
+  const auto idle = [](const char* flag, const char* with) {
+    return WithLine(UsageError(absl::StrCat("quire run: ", flag, " has no effect")), "allowed",
+                    absl::StrCat("with ", with));
+  };
+  if (beam.beams == 1 && options.length_penalty)
+    return idle("--length-penalty", "--beams=2 or more");
+  if (beam.beams == 1 && options.early_stopping)
+    return idle("--early-stopping", "--beams=2 or more");
+  if (beam.beams > 1 && options.sampling.logprobs) return idle("--logprobs", "--beams=1");
+  const bool has_text = !options.prompts.empty() || !options.prompt_files.empty() ||
+                        !options.sources.empty() || !options.source_files.empty();
+  if (options.no_special && !has_text && !info.has_encoder) {
+    return idle("--no-special", "a text, or an encoder");
+  }
+  return absl::OkStatus();
+}
+
 void PrintMemory(const Session& session, const Engine& engine) {
   const Program& program = session.model->program();
   std::vector<MemoryUse> uses = program.Memory();
@@ -232,6 +266,7 @@ absl::Status Run(RunOptions& options) {
   QUIRE_RETURN_IF_ERROR(AddStates(options, info.states_width, &prompts));
   const SamplingParams sampling = ChooseSampling(options, info.sampling);
   const BeamParams beam = ChooseBeams(options, info.beam, sampling);
+  QUIRE_RETURN_IF_ERROR(CheckFlags(options, info, beam));
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
   // The engine calls it cache_bytes.
@@ -258,9 +293,12 @@ absl::Status Run(RunOptions& options) {
     request.sampling = sampling;
     request.stop = options.stop;
     request.ignore_eos = options.ignore_eos;
-    const std::string lead = !options.echo            ? ""
-                             : request.source.empty() ? request.text
-                                                      : request.source;
+    std::string lead;
+    if (options.echo && !request.ids.empty()) {
+      QUIRE_ASSIGN_OR_RETURN(lead, session.model->Decode(request.ids));
+    } else if (options.echo) {
+      lead = request.source.empty() ? request.text : request.source;
+    }
     const absl::StatusOr<RequestId> id = (*engine)->Submit(std::move(request));
     if (absl::IsResourceExhausted(id.status())) {
       return with_memory(
@@ -283,8 +321,8 @@ absl::Status Run(RunOptions& options) {
 VerbMain AddRunVerb(CLI::App* app) {
   auto options = std::make_shared<RunOptions>();
   AddRunOptions(app, options.get());
-  return [options] {
-    const std::string wrong = WrongRunUsage(*options);
+  return [options, app] {
+    const std::string wrong = WrongRunUsage(*app, *options);
     if (!wrong.empty()) return FailUsage(absl::StrCat("quire run: ", wrong));
     if (options->sampling.top_logprobs > 0) options->sampling.logprobs = true;
     const absl::Status status = Run(*options);

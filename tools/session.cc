@@ -33,6 +33,11 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
       "where the weight files are now, if they are not packed (default: where the plan says)");
 }
 
+std::string WrongSessionUsage(const SessionOptions& options) {
+  if (!options.model.eager || options.model.device != "cpu") return "";
+  return "--eager has no effect\n  allowed: with --device=cuda or auto";
+}
+
 absl::Status CheckIsNoModel(const std::string& plan_path) {
   if (KindOfPath(plan_path) != PathKind::kDirectory && !absl::EndsWith(plan_path, ".gguf") &&
       !absl::EndsWith(plan_path, ".qir")) {

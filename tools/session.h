@@ -21,6 +21,9 @@ struct SessionOptions {
 // The flags of these options, the same for every verb.
 void AddSessionOptions(CLI::App* app, SessionOptions* options);
 
+// What is wrong with these flags beside each other; "" if nothing.
+std::string WrongSessionUsage(const SessionOptions& options);
+
 struct Session {
   std::unique_ptr<Model> model;
   const plan::TargetT* target = nullptr;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -34,10 +35,10 @@ namespace {
 
 struct Options {
   SessionOptions session;
-  std::string prompt, source;
+  std::optional<std::string> prompt, source;
   int32_t tokens = 16, steps = 8;
   uint32_t seed = 1;
-  bool no_reference = false;
+  bool no_reference = false, has_tokens = false;
 };
 
 using Logits = std::vector<float>;  // [T, V], all tokens of one sequence
@@ -333,11 +334,11 @@ absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Ses
   std::vector<int32_t> ids;
   std::mt19937 random(options.seed);
   std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
-  if (!options.prompt.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(ids, session.model->Encode(options.prompt));
+  if (options.prompt.has_value()) {
+    QUIRE_ASSIGN_OR_RETURN(ids, session.model->Encode(*options.prompt));
     if (ids.empty()) return absl::InvalidArgumentError("the prompt is empty");
   }
-  while (options.prompt.empty() && static_cast<int32_t>(ids.size()) < options.tokens) {
+  while (!options.prompt.has_value() && static_cast<int32_t>(ids.size()) < options.tokens) {
     ids.push_back(any(random));
   }
   for (int32_t i = 0; i < options.steps; ++i) ids.push_back(any(random));
@@ -354,7 +355,7 @@ absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Ses
 // Likewise what an encoder reads; empty for a model without one.
 absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const Session& session) {
   if (!session.model->info().has_encoder) {
-    if (options.source.empty()) return std::vector<int32_t>();
+    if (!options.source.has_value()) return std::vector<int32_t>();
     return WithLine(absl::InvalidArgumentError("a source needs a model with an encoder"), "fix",
                     "give it as the prompt");
   }
@@ -362,7 +363,7 @@ absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const 
     return WithLine(absl::UnimplementedError("verify: a model that looks at states"), "allowed",
                     "models that read tokens alone");
   }
-  if (!options.source.empty()) return session.model->Encode(options.source);
+  if (options.source.has_value()) return session.model->Encode(*options.source);
   std::vector<int32_t> ids;
   std::mt19937 random(options.seed + 1);
   std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
@@ -370,10 +371,29 @@ absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const 
   return ids;
 }
 
+absl::Status CheckTexts(const Options& options) {
+  for (const auto& [flag, text] :
+       {std::pair("-p", options.prompt), std::pair("--source", options.source)}) {
+    if (!text.has_value()) continue;
+    if (text->empty()) {
+      return WithLine(UsageError(absl::StrCat("quire verify: ", flag, " is empty")), "allowed",
+                      "a text, or none for random ids");
+    }
+    QUIRE_RETURN_IF_ERROR(CheckUtf8(flag, *text));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> Verify(const Options& options) {
+  QUIRE_RETURN_IF_ERROR(CheckTexts(options));
   Progress progress;
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
+  if (options.has_tokens && options.prompt.has_value() &&
+      (options.source.has_value() || !session.model->info().has_encoder)) {
+    return WithLine(UsageError("quire verify: --tokens has no effect"), "allowed",
+                    "with random ids, without -p or --source");
+  }
   progress.Show("computing ...");
   QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ChooseIds(options, session));
   QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> source, ChooseSource(options, session));
@@ -388,14 +408,18 @@ VerbMain AddVerifyVerb(CLI::App* app) {
   app->add_option("-p,--prompt", options->prompt, "a prompt (default: random ids)");
   app->add_option("--source", options->source,
                   "a text for the model's encoder (default: random ids)");
-  app->add_option("--tokens", options->tokens, "random ids of the prompt, and of the source (16)")
-      ->check(CLI::Range(1, 4096));
+  CLI::Option* tokens = app->add_option("--tokens", options->tokens,
+                                        "random ids of the prompt, and of the source (16)")
+                            ->check(CLI::Range(1, 4096));
   app->add_option("--steps", options->steps, "decode steps after the prompt (8)")
       ->check(CLI::Range(1, 4096));
   app->add_option("--seed", options->seed, "of the random ids (1)");
   app->add_flag("--no-reference", options->no_reference,
                 "only the comparisons of the plan with itself: the reference is slow");
-  return [options] {
+  return [options, tokens] {
+    options->has_tokens = tokens->count() > 0;
+    const std::string wrong = WrongSessionUsage(options->session);
+    if (!wrong.empty()) return FailUsage(absl::StrCat("quire verify: ", wrong));
     const absl::StatusOr<bool> same = Verify(*options);
     if (!same.ok()) return Fail(same.status());
     if (*same) return static_cast<int>(kExitOk);

@@ -2,6 +2,7 @@
 """What a user gets who hands over a wrong model, plan or request: the place, the key, the value, and what would do."""
 import json
 import math
+import os
 import struct
 
 import quire_test
@@ -59,7 +60,6 @@ class ModelTest(QuireTest):
         weights.write_bytes(weights.read_bytes()[:-1])
         self.assertIn("model.safetensors", self.error("compile", "model", code=FAILURE))
 
-    def test_no_model(self):
     def test_tensors_that_are_not_used_are_said(self):
         folder = write_llama(self.folder / "model", num_hidden_layers=2)
         _, err = self.quire("compile", "model")
@@ -68,6 +68,7 @@ class ModelTest(QuireTest):
         _, err = self.quire("compile", "model", "--force")
         self.assertRegex(err, r"(?m)^note +9 tensors of the checkpoint are not used: model\.layers\.1\.[^,]+, .*, \.\.\.$")
 
+    def test_no_model(self):
         (self.folder / "empty").mkdir()
         self.assertIn("neither model.safetensors nor", self.error("compile", "empty", code=UNSUPPORTED))
 
@@ -133,8 +134,8 @@ class PlanTest(QuireTest):
             for verb in (["check"], ["run", "--ids=1", "--output=ids"]):
                 _, err = self.quire(*verb, "x.qplan", "--weights-dir=other", code=MISMATCH)
                 self.assertIn("other/model.safetensors: not the file that the plan was compiled from: tensor ", err)
-                self.assertRegex(err, r"(?m)^  expected: f32\[48,32\] at byte \d+, in a file of \d+ bytes$")
-                self.assertRegex(err, rf"(?m)^  found: f32\[{vocabulary},32\] at byte \d+, in a file of \d+ bytes$")
+                self.assertRegex(err, r"(?m)^  expected: f32 \[48, 32\] at byte \d+, in a file of \d+ bytes$")
+                self.assertRegex(err, rf"(?m)^  found: f32 \[{vocabulary}, 32\] at byte \d+, in a file of \d+ bytes$")
                 self.assertIn("fix: ", err)
 
     def test_weights_that_end_early(self):
@@ -172,26 +173,44 @@ class RequestTest(QuireTest):
 
     def test_prompt_longer_than_memory(self):
         ids = ",".join(str(i % 48) for i in range(200))
-        out, err = self.quire("run", "x.qplan", "--ids", ids, "--memory=8KiB", code=RESOURCE)
+        out, err = self.quire("run", "x.qplan", "--ids", ids, "--output=ids", "--memory=8KiB", code=RESOURCE)
         self.assertIn("prompt 1: ", err)
         self.assertIn("now: --memory=8192", err)
         self.assertEqual(out, "")
 
     def test_prompt_longer_than_the_model(self):
         ids = ",".join(str(i % 48) for i in range(300))
-        _, err = self.quire("run", "x.qplan", "--ids", ids, code=UNSUPPORTED)
+        _, err = self.quire("run", "x.qplan", "--ids", ids, "--output=ids", code=UNSUPPORTED)
         self.assertIn("256", err)
 
     def test_id_outside_the_vocabulary(self):
-        _, err = self.quire("run", "x.qplan", "--ids", "1,48", code=UNSUPPORTED)
+        _, err = self.quire("run", "x.qplan", "--ids", "1,48", "--output=ids", code=UNSUPPORTED)
         self.assertIn("48", err)
 
     def test_ids_that_are_no_numbers(self):
         self.assertIn("allowed: ", self.error("run", "x.qplan", "--ids", "1,two", code=UNSUPPORTED))
 
+    def test_text_that_is_not_utf_8(self):
+        bad = os.fsdecode(b"caf\xe9 au lait")
+        (self.folder / "bad.txt").write_bytes(b"caf\xe9 au lait")
+        plan = self.story()
+        for flag, *arguments in (("-p", "run", plan, "-p", bad), ("bad.txt", "run", plan, "--prompt-file", "bad.txt"),
+                                 ("--source", "run", plan, "--source", bad), ("-p", "verify", plan, "-p", bad),
+                                 ("bad.txt", "run", plan, "--source-file", "bad.txt"),
+                                 ("--stop", "run", plan, "-p", "a", "--stop", bad)):
+            error = self.error(*arguments, code=USAGE)
+            self.assertIn(f"error: {flag}: byte 3, 0xe9, is not UTF-8\n  allowed: UTF-8\n  fix: ", error)
+
+    def test_text_to_print_without_tokenizer(self):
+        _, err = self.quire("run", "x.qplan", "--ids=1,2", code=UNSUPPORTED)
+        self.assertIn("no tokenizer", err)
+        self.assertIn("fix: --output=ids", err)
+        self.quire("run", "x.qplan", "--ids=1,2", "--output=ids", "-n2")
+
     def test_text_without_tokenizer(self):
         for verb in ("run", "verify"):
-            _, err = self.quire(verb, "x.qplan", "-p", "text", code=UNSUPPORTED)
+            more = ["--output=ids"] if verb == "run" else []
+            _, err = self.quire(verb, "x.qplan", "-p", "text", *more, code=UNSUPPORTED)
             self.assertIn("tokenizer", err)
 
     def test_source_without_encoder(self):
@@ -211,7 +230,7 @@ class RequestTest(QuireTest):
             self.assertIn("the prompt is empty", err)
 
     def test_less_memory_than_a_page(self):
-        _, err = self.quire("run", "x.qplan", "--ids", "1", "--memory=10", code=UNSUPPORTED)
+        _, err = self.quire("run", "x.qplan", "--ids", "1", "--output=ids", "--memory=10", code=UNSUPPORTED)
         self.assertIn("now: --memory=10", err)
 
     def test_more_steps_than_positions(self):

@@ -37,6 +37,50 @@ class UsageTest(QuireTest):
     def test_flags_that_exclude_each_other(self):
         self.assertIn("--temperature", self.error("run", "x", "-p", "y", "--greedy", "--temperature=1", code=USAGE))
 
+    def test_flags_without_effect(self):
+        for flag, *arguments in (
+            ("--emit", "dump", "x", "--emit=llvm"),
+            ("--phase", "dump", "x", "--output=kernels", "--phase=lowered"),
+            ("--arch", "dump", "x", "--output=kernels", "--emit=llvm", "--arch=sm_80"),
+            ("--target", "dump", "x", "--target=cpu"),
+            ("--target", "dump", "x", "--output=ir", "--target=cpu"),
+            ("--format", "dump", "--ops", "--format=json"),
+            ("table", "dump", "--ops", "--passes-table"),
+            ("table", "dump", "x", "--ops"),
+            ("--top-logprobs", "run", "x", "-p", "y", "--top-logprobs=3", "--output=ids"),
+            ("--echo", "run", "x", "-p", "y", "--echo", "--output=json"),
+            ("--top-k", "run", "x", "-p", "y", "--temperature=0", "--top-k=3"),
+            ("--min-p", "run", "x", "-p", "y", "--temperature=0", "--min-p=0.1"),
+            ("--eager", "run", "x", "-p", "y", "--device=cpu", "--eager"),
+            ("--eager", "check", "x", "--device=cpu", "--eager"),
+            ("--eager", "verify", "x", "--device=cpu", "--eager"),
+            ("--eager", "bench", "x", "--device=cpu", "--eager"),
+            ("-p", "verify", "x", "-p", ""),
+            ("--source", "verify", "x", "--source", ""),
+            ("--output", "compile", "x.qir", "--emit=ir", "-o", "y"),
+            ("--weights", "compile", "x.qir", "--emit=ir", "--weights=pack"),
+            ("--target", "compile", "x.qir", "--emit=ir", "--target=cpu,cuda"),
+            ("--allow-config-key", "compile", "x.qir", "--allow-config-key=a"),
+            ("--allow-config-key", "compile", "x.qplan", "--allow-config-key=a"),
+        ):
+            error = self.error(*arguments, code=USAGE)
+            self.assertIn(flag, error.splitlines()[0])
+            self.assertIn("\n  allowed: ", error)
+
+    def test_flags_without_effect_on_this_plan(self):
+        plan = self.story()
+        for flag, *arguments in (
+            ("--length-penalty", "run", plan, "-p", "y", "--length-penalty=2"),
+            ("--early-stopping", "run", plan, "-p", "y", "--early-stopping=true"),
+            ("--logprobs", "run", plan, "-p", "y", "--beams=2", "--logprobs", "--output=json"),
+            ("--no-special", "run", plan, "--ids=5", "--no-special"),
+            ("--tokens", "verify", plan, "-p", "Once", "--tokens=3"),
+            ("--source", "bench", plan, "--source=3"),
+        ):
+            error = self.error(*arguments, code=USAGE)
+            self.assertIn(f"{flag} has no effect", error.splitlines()[0])
+            self.assertIn("\n  allowed: ", error)
+
     def test_missing_argument(self):
         for verb in VERBS:
             self.error(verb, code=USAGE)
@@ -145,7 +189,7 @@ class FilesTest(QuireTest):
     def test_missing_target(self):
         write_llama(self.folder / "model")
         self.quire("compile", "model", "-o", "x.qplan")
-        self.error("dump", "x.qplan", "--target=abacus", code=MISMATCH)
+        self.error("dump", "x.qplan", "--output=memory", "--target=abacus", code=MISMATCH)
 
     def test_missing_plan(self):
         for verb in ("run", "dump", "check", "verify", "bench"):

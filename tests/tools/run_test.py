@@ -152,7 +152,7 @@ class RunTest(QuireTest):
 
 class LogprobsNeedAFormat(QuireTest):
     def test_text_has_no_room(self):
-        self.assertIn("--output=json", self.error("run", "x", "-p", "y", "--logprobs", code=quire_test.USAGE))
+        self.assertIn("--output=ids or json", self.error("run", "x", "-p", "y", "--logprobs", code=quire_test.USAGE))
 
 
 class CheckTest(QuireTest):
