@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -82,6 +83,15 @@ absl::Status CheckStates(const Step& step, int64_t width) {
 
 }  // namespace
 
+absl::StatusOr<StepArgument> StepArgumentNamed(absl::string_view name) {
+  if (name == "ids") return StepArgument::kIds;
+  if (name == "pos") return StepArgument::kPositions;
+  if (name == "rows") return StepArgument::kLogitRows;
+  if (name == "states") return StepArgument::kStates;
+  return WithLine(absl::InvalidArgumentError(absl::StrCat("argument ", name)), "allowed",
+                  "ids, pos, rows, states");
+}
+
 absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program) {
   StepLimits limits;
   limits.is_encode = program.name == "encode";
@@ -113,26 +123,27 @@ absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::Pro
 
 absl::Status LimitLookups(const RowOperands& rows, const plan::ProgramT& program,
                           const plan::LaunchT& launch, StepLimits& limits) {
-  // Of the program's argument that a function's argument is, "" where it is none.
-  const auto name_of = [&](int argument) -> absl::string_view {
-    if (argument < 0 || static_cast<size_t>(argument) >= launch.inputs.size()) return "";
+  // What a function's argument is of the step; nothing where it is no argument of the program.
+  const auto step_argument = [&](int argument) -> std::optional<StepArgument> {
+    if (argument < 0 || static_cast<size_t>(argument) >= launch.inputs.size()) return std::nullopt;
     const plan::Operand& operand = launch.inputs[static_cast<size_t>(argument)];
-    if (operand.kind() != plan::OperandKind::Argument) return "";
-    return program.arguments[operand.index()]->name;
+    if (operand.kind() != plan::OperandKind::Argument) return std::nullopt;
+    const auto named = StepArgumentNamed(program.arguments[operand.index()]->name);
+    return named.ok() ? std::optional(*named) : std::nullopt;
   };
   const auto bad = [&launch](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
   };
   for (const int argument : rows.takes) {
-    if (name_of(argument) != "rows") {
+    if (step_argument(argument) != StepArgument::kLogitRows) {
       return bad("takes rows by other numbers than those of the rows with logits");
     }
   }
   for (const RowOperands::Look& look : rows.looks) {
-    const absl::string_view name = name_of(look.argument);
-    if (name == "ids") {
+    const std::optional<StepArgument> by = step_argument(look.argument);
+    if (by == StepArgument::kIds) {
       limits.ids = std::min(limits.ids, look.limit);
-    } else if (name == "pos") {
+    } else if (by == StepArgument::kPositions) {
       limits.positions = std::min(limits.positions, look.limit);
     } else {
       return bad("looks up what is neither an id nor a position");

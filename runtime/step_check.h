@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "codegen/row_operands.h"
 #include "ir/plan_generated.h"
 #include "runtime/device.h"
@@ -36,6 +37,11 @@ struct StepLimits {
   // Tokens up to a row's own that some layer reads back; 0: all. Pages before them may be gone.
   int64_t window = 0;
 };
+
+// What a program's argument is of a step.
+enum class StepArgument : uint8_t { kIds, kPositions, kLogitRows, kStates };
+// By its name in the plan. INVALID_ARGUMENT with the names that there are.
+absl::StatusOr<StepArgument> StepArgumentNamed(absl::string_view name);
 
 // INVALID_ARGUMENT when the program's result, if it has one, is not logits with a fixed vocabulary.
 absl::StatusOr<StepLimits> LimitsOf(const plan::TargetT& target, const plan::ProgramT& program);

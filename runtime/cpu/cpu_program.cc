@@ -161,25 +161,33 @@ void CpuProgram::PlaceRows(Pages& pages, int64_t rows) const {
   pages.row_step = {pages.page_offsets.data(), pages.slots.data(), page_tokens};
 }
 
+void* CpuProgram::Find(StepArgument argument, const Step& step) const {
+  switch (argument) {
+    case StepArgument::kIds:
+      return const_cast<int32_t*>(step.ids.data());
+    case StepArgument::kPositions:
+      return const_cast<int32_t*>(step.positions.data());
+    case StepArgument::kLogitRows:
+      return const_cast<int32_t*>(step.logit_rows.data());
+    case StepArgument::kStates:
+      return step.states.size() == 1 ? const_cast<float*>(step.states[0].data())
+                                     : static_cast<void*>(states_.data());
+  }
+  return nullptr;
+}
+
 void* CpuProgram::Find(const Operand& operand, const Step& step, absl::Span<float> logits) const {
   switch (operand.place) {
     case Operand::Place::kFixed:
       return const_cast<void*>(operand.fixed);
-    case Operand::Place::kIds:
-      return const_cast<int32_t*>(step.ids.data());
-    case Operand::Place::kPositions:
-      return const_cast<int32_t*>(step.positions.data());
-    case Operand::Place::kLogitRows:
-      return const_cast<int32_t*>(step.logit_rows.data());
-    case Operand::Place::kStates:
-      return step.states.size() == 1 ? const_cast<float*>(step.states[0].data())
-                                     : static_cast<void*>(states_.data());
-    case Operand::Place::kBuffer:
-      if (operand.buffer == result_) return logits.data();
-      return arena_.data() + Evaluate(buffers_[operand.buffer],
+    case Operand::Place::kArgument:
+      return Find(operand.argument, step);
                                       static_cast<int64_t>(step.ids.size()),
                                       static_cast<int64_t>(step.logit_rows.size()));
     case Operand::Place::kLayer:
+    case Operand::Place::kBuffer:
+      if (operand.buffer == result_) return logits.data();
+      return arena_.data() + Evaluate(buffers_[operand.buffer],
       return pages_[static_cast<size_t>(operand.cache)].data + operand.layer_offset;
   }
   return nullptr;

@@ -58,9 +58,10 @@ class CpuProgram : public Program {
  private:
   // Where an operand is: fixed memory, or to be found for each step.
   struct Operand {
-    enum class Place { kFixed, kIds, kPositions, kLogitRows, kStates, kBuffer, kLayer };
+    enum class Place { kFixed, kArgument, kBuffer, kLayer };
     Place place = Place::kFixed;
     const void* fixed = nullptr;
+    StepArgument argument = StepArgument::kIds;
     uint32_t buffer = 0;
     plan::KvCache cache = plan::KvCache::Self;
     int64_t layer_offset = 0;  // in page 0 of the cache's pages
@@ -126,6 +127,7 @@ class CpuProgram : public Program {
   absl::Status PreparePages(const Step& step, CpuPagePool& pool);
   absl::Status JoinStates(const Step& step);
   void PlaceRows(Pages& pages, int64_t rows) const;
+  void* Find(StepArgument argument, const Step& step) const;
   void* Find(const Operand& operand, const Step& step, absl::Span<float> logits) const;
   void CutLinear(Launch& launch);
   int32_t ChunksOf(const Task& task) const;

@@ -166,19 +166,9 @@ absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operan
   Operand bound;
   switch (operand.kind()) {
     case plan::OperandKind::Argument: {
-      const std::string& name = program.arguments[operand.index()]->name;
-      if (name == "ids") {
-        bound.place = Operand::Place::kIds;
-      } else if (name == "pos") {
-        bound.place = Operand::Place::kPositions;
-      } else if (name == "rows") {
-        bound.place = Operand::Place::kLogitRows;
-      } else if (name == "states") {
-        bound.place = Operand::Place::kStates;
-      } else {
-        return absl::InvalidArgumentError(
-            absl::StrCat("argument ", name, "\n  allowed: ids, pos, rows, states"));
-      }
+      bound.place = Operand::Place::kArgument;
+      QUIRE_ASSIGN_OR_RETURN(bound.argument,
+                             StepArgumentNamed(program.arguments[operand.index()]->name));
       return bound;
     }
     case plan::OperandKind::Buffer:

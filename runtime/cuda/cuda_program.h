@@ -69,9 +69,10 @@ class CudaProgram : public Program {
  private:
   // Where an operand is: fixed memory, or to be found for each bucket.
   struct Operand {
-    enum class Place { kWeight, kIds, kPositions, kLogitRows, kStates, kBuffer, kLayer, kGreatest };
+    enum class Place { kWeight, kArgument, kBuffer, kLayer, kGreatest };
     Place place = Place::kWeight;
     CuDevicePtr weight = 0;
+    StepArgument argument = StepArgument::kIds;
     uint32_t index = 0;                         // of a buffer or layer
     plan::KvCache cache = plan::KvCache::Self;  // of a layer
   };
@@ -168,6 +169,7 @@ class CudaProgram : public Program {
                                    const Frame& frame) const;
   absl::StatusOr<uint64_t> ResolveArgument(const CudaArgument& argument, const Use& use,
                                            const Launch* bound, const Frame& frame) const;
+  CuDevicePtr Find(StepArgument argument, const StepLayout& layout) const;
   CuDevicePtr Find(const Operand& operand, const Frame& frame) const;
   void Forget(std::map<Key, Bucket>::iterator bucket);
   void ForgetAll();

@@ -259,19 +259,27 @@ absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argume
   return absl::InternalError("cuda: a tensor map of a tensor map");
 }
 
-CuDevicePtr CudaProgram::Find(const Operand& operand, const Frame& frame) const {
+CuDevicePtr CudaProgram::Find(StepArgument argument, const StepLayout& layout) const {
   const auto in_block = [&](int64_t offset) { return block_.at() + static_cast<uint64_t>(offset); };
+  switch (argument) {
+    case StepArgument::kIds:
+      return in_block(layout.ids);
+    case StepArgument::kPositions:
+      return in_block(layout.positions);
+    case StepArgument::kLogitRows:
+      return in_block(layout.logit_rows);
+    case StepArgument::kStates:
+      return states_.at();
+  }
+  return 0;
+}
+
+CuDevicePtr CudaProgram::Find(const Operand& operand, const Frame& frame) const {
   switch (operand.place) {
     case Operand::Place::kWeight:
       return operand.weight;
-    case Operand::Place::kIds:
-      return in_block(frame.layout.ids);
-    case Operand::Place::kPositions:
-      return in_block(frame.layout.positions);
-    case Operand::Place::kLogitRows:
-      return in_block(frame.layout.logit_rows);
-    case Operand::Place::kStates:
-      return states_.at();
+    case Operand::Place::kArgument:
+      return Find(operand.argument, frame.layout);
     case Operand::Place::kBuffer:
       return arena_.at() +
              static_cast<uint64_t>(Evaluate(buffers_[operand.index], frame.T, frame.R));
