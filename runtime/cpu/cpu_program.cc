@@ -28,7 +28,7 @@ int64_t BlocksOf(const LinearSpec& spec) { return spec.k / 32; }
 CpuProgram::~CpuProgram() { device_.threads().Quiesce(); }
 
 absl::StatusOr<std::unique_ptr<PagePool>> CpuProgram::CreatePool(int32_t pages) {
-  return CpuPagePool::Create(pages, std::max<int64_t>(64, page_bytes()));
+  return CpuPagePool::Create(pages, page_bytes());
 }
 
 absl::Status CpuProgram::Check(const Step& step, PagePool& pool, absl::Span<float> logits) const {
