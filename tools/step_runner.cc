@@ -25,18 +25,27 @@ absl::StatusOr<StepRunner> StepRunner::Create(Program* program, const StepRunner
   return runner;
 }
 
+int32_t StepRunner::encoder_tokens() const {
+  const int64_t width = shape_.encoder->states_width();
+  return static_cast<int32_t>(width == 0 ? static_cast<int64_t>(shape_.source.size())
+                                         : static_cast<int64_t>(shape_.states.size()) / width);
+}
+
 absl::Status StepRunner::Encode() {
-  const auto tokens = static_cast<int32_t>(shape_.source.size());
+  const int32_t tokens = encoder_tokens();
   encoder_pages_.resize(
       static_cast<size_t>((tokens + shape_.page_tokens - 1) / shape_.page_tokens));
   std::iota(encoder_pages_.rbegin(), encoder_pages_.rend(), 0);
   QUIRE_ASSIGN_OR_RETURN(encoder_pool_,
                          shape_.encoder->CreatePool(static_cast<int32_t>(encoder_pages_.size())));
-  std::vector<int32_t> positions(shape_.source.size());
+  std::vector<int32_t> ids = shape_.source, positions(static_cast<size_t>(tokens));
+  ids.resize(positions.size());  // which nothing reads beside states
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<SequenceRows> sequences = {{0, tokens, tokens, encoder_pages_}};
-  return Run("encode", *shape_.encoder, {shape_.source, positions, {}, sequences}, *encoder_pool_,
-             {});
+  Step step = {ids, positions, {}, sequences};
+  const absl::Span<const float> states[] = {shape_.states};
+  if (!shape_.states.empty()) step.states = states;
+  return Run("encode", *shape_.encoder, step, *encoder_pool_, {});
 }
 
 absl::Status StepRunner::Run(absl::string_view name, Program& program, const Step& step,
@@ -66,7 +75,7 @@ absl::StatusOr<std::vector<float>> StepRunner::Append(absl::Span<const std::vect
         static_cast<size_t>((tokens_[s] + shape_.page_tokens - 1) / shape_.page_tokens);
     part.pages = absl::MakeConstSpan(pages_[s]).first(pages);
     if (encoder_pool_ != nullptr) {
-      part.encoder_tokens = static_cast<int32_t>(shape_.source.size());
+      part.encoder_tokens = encoder_tokens();
       part.encoder_pages = encoder_pages_;
     }
   }

@@ -31,6 +31,7 @@ struct StepRunnerShape {
   // Of a model with an encoder: what every sequence decodes over.
   Program* encoder = nullptr;
   std::vector<int32_t> source = {};
+  std::vector<float> states = {};  // instead of `source`, where the encoder reads states
   StepWatcher* watcher = nullptr;  // must outlive the runner
 };
 
@@ -47,6 +48,7 @@ class StepRunner {
 
  private:
   StepRunner(Program* program, const StepRunnerShape& shape) : program_(program), shape_(shape) {}
+  int32_t encoder_tokens() const;
   absl::Status Encode();
   absl::Status Run(absl::string_view name, Program& program, const Step& step, PagePool& pool,
                    absl::Span<float> logits) const;

@@ -147,6 +147,13 @@ absl::Status LaunchVerifier::Begin(absl::string_view program, const Step& step) 
   values_["ids"] = TensorOf(step.ids);
   values_["pos"] = TensorOf(step.positions);
   values_["rows"] = TensorOf(step.logit_rows);
+  for (const auto& argument : now_->program->arguments) {
+    if (argument->name != "states" || step.states.empty()) continue;
+    // As the device holds them.
+    const DType stored = *ParseDType(argument->dtype);
+    Tensor& states = values_["states"] = TensorOf(step.states[0]);
+    for (double& value : states.values) value = RoundStored(stored, value);
+  }
   return absl::OkStatus();
 }
 

@@ -170,34 +170,41 @@ reference::Tensor TensorOf(absl::Span<const int32_t> values) {
   return {{static_cast<int64_t>(values.size())}, {values.begin(), values.end()}};
 }
 
+// As an argument of this type, [S,E].
+reference::Tensor StatesOf(absl::Span<const float> states, const Type& type) {
+  const int64_t width = type.extents[1].value();
+  return {{static_cast<int64_t>(states.size()) / width, width}, {states.begin(), states.end()}};
+}
+
 reference::Tensor Positions(size_t count) {
   reference::Tensor positions{{static_cast<int64_t>(count)}, std::vector<double>(count)};
   for (size_t i = 0; i < count; ++i) positions.values[i] = static_cast<double>(i);
   return positions;
 }
 
-// Tokens of a sequence, and of the encoder's input.
-struct Tokens {
-  absl::Span<const int32_t> ids, source;
-};
-
 // Logits [T, V] of a definition, or of a lowered program for all rows.
 absl::StatusOr<reference::Tensor> Logits(const Module& module, const reference::WeightFn& weights,
-                                         const Tokens& tokens) {
+                                         const VerifyInput& input) {
   reference::Inputs inputs;
   reference::KvState cross;
   inputs.weights = weights;
   inputs.cross = &cross;
   if (const Func* encode = module.Find("encode")) {
-    inputs.args = {{"ids", TensorOf(tokens.source)}, {"pos", Positions(tokens.source.size())}};
+    inputs.args = {{"ids", TensorOf(input.source)}, {"pos", Positions(input.source.size())}};
+    if (const Op* states = encode->Find("states")) {
+      inputs.args = {{"states", StatesOf(input.states, states->type)}};
+    }
     QUIRE_RETURN_IF_ERROR(reference::Interpret(*encode, inputs).status());
   }
   const Func& step = *module.Find("step");
-  inputs.args = {{"ids", TensorOf(tokens.ids)}, {"pos", Positions(tokens.ids.size())}};
-  if (step.Find("rows") != nullptr) inputs.args["rows"] = Positions(tokens.ids.size());
+  inputs.args = {{"ids", TensorOf(input.ids)}, {"pos", Positions(input.ids.size())}};
+  if (step.Find("rows") != nullptr) inputs.args["rows"] = Positions(input.ids.size());
   if (step.Find("source") != nullptr) {
-    inputs.args["source"] = TensorOf(tokens.source);
-    inputs.args["source_pos"] = Positions(tokens.source.size());
+    inputs.args["source"] = TensorOf(input.source);
+    inputs.args["source_pos"] = Positions(input.source.size());
+  }
+  if (const Op* states = step.Find("states")) {
+    inputs.args["states"] = StatesOf(input.states, states->type);
   }
   QUIRE_ASSIGN_OR_RETURN(std::vector<reference::Tensor> results,
                          reference::Interpret(step, inputs));
@@ -237,11 +244,9 @@ absl::StatusOr<Module> ParseLowered(const plan::TargetT& target) {
 absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::TargetT& target,
                                            const std::string& plan_path,
                                            const std::string& weights_dir,
-                                           absl::Span<const int32_t> ids,
-                                           absl::Span<const int32_t> source) {
+                                           const VerifyInput& input) {
   QUIRE_ASSIGN_OR_RETURN(Module definition, Parse(plan.ir, "ir"));
   QUIRE_ASSIGN_OR_RETURN(Module lowered, ParseLowered(target));
-  const Tokens tokens = {ids, source};
   const TensorFiles files(plan, FolderOf(plan_path), weights_dir);
   const auto weights = [&](absl::string_view name, const Type&) {
     return ReadTensor(plan, files, name);
@@ -263,19 +268,19 @@ absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::
     return tensor;
   };
   Reference reference;
-  QUIRE_ASSIGN_OR_RETURN(reference.logits, Logits(definition, weights, tokens));
+  QUIRE_ASSIGN_OR_RETURN(reference.logits, Logits(definition, weights, input));
   Widen(&lowered);
-  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor low, Logits(lowered, weights, tokens));
+  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor low, Logits(lowered, weights, input));
   double stored_unit = 0;
   for (const auto& program : target.programs) {
     stored_unit = std::max(stored_unit, DisturbStored(*program, lowered.Find(program->name)));
   }
   reference::Tensor stored = low;
   if (stored_unit > 0) {
-    QUIRE_ASSIGN_OR_RETURN(stored, Logits(lowered, with_errors, tokens));
+    QUIRE_ASSIGN_OR_RETURN(stored, Logits(lowered, with_errors, input));
   }
   Widen(&definition);
-  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor off, Logits(definition, disturbed, tokens));
+  QUIRE_ASSIGN_OR_RETURN(const reference::Tensor off, Logits(definition, disturbed, input));
   const auto V = static_cast<size_t>(reference.logits.last());
   double greatest_gain = 0;
   for (int64_t t = 0; t < reference.logits.extent(0); ++t) {

@@ -42,12 +42,18 @@ struct Reference {
   double lowered_error = 0, lowered_allowed = 0;
 };
 
-// The definition of the plan at `plan_path` on `ids`, with the plan's own weights.
+// What plan and reference compute: a sequence's tokens, and what its encoder reads, if it has one:
+// tokens, or states [S,E].
+struct VerifyInput {
+  absl::Span<const int32_t> ids, source;
+  absl::Span<const float> states = {};
+};
+
+// The definition of the plan at `plan_path` on `input`, with the plan's own weights.
 absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::TargetT& target,
                                            const std::string& plan_path,
                                            const std::string& weights_dir,
-                                           absl::Span<const int32_t> ids,
-                                           absl::Span<const int32_t> source);
+                                           const VerifyInput& input);
 
 // How far a row is from the reference: |row - reference| / |reference - mean of reference|, the
 // mean since adding a constant to all logits changes no probability.

@@ -43,7 +43,13 @@ struct Options {
 
 using Logits = std::vector<float>;  // [T, V], all tokens of one sequence
 
-// One way to compute the logits of `ids`.
+// What is computed: prompt and decoded tokens, and what an encoder reads.
+struct Input {
+  std::vector<int32_t> ids, source;
+  std::shared_ptr<const std::vector<float>> states = std::make_shared<std::vector<float>>();
+};
+
+// One way to compute the logits of the input's ids.
 struct Way {
   std::string name;
   std::function<absl::StatusOr<Logits>(const Model& model)> compute;
@@ -51,9 +57,8 @@ struct Way {
 
 class Verifier {
  public:
-  Verifier(const Options& options, const Session& session, std::vector<int32_t> ids,
-           std::vector<int32_t> source)
-      : options_(options), session_(session), ids_(std::move(ids)), source_(std::move(source)) {}
+  Verifier(const Options& options, const Session& session, Input input)
+      : options_(options), session_(session), input_(std::move(input)) {}
 
   // False when something differs; what, is on stdout.
   absl::StatusOr<bool> Run() {
@@ -102,11 +107,11 @@ class Verifier {
 
   absl::StatusOr<StepRunner> NewRunner(const Model& model, int32_t sequences,
                                        StepWatcher* watcher = nullptr) const {
-    return StepRunner::Create(
-        &model.program(),
-        {session_.vocabulary(), session_.target->page_tokens, sequences,
-         static_cast<int32_t>(ids_.size()), model.encoder(), source_, watcher},
-        options_.seed + static_cast<uint32_t>(sequences));
+    return StepRunner::Create(&model.program(),
+                              {session_.vocabulary(), session_.target->page_tokens, sequences,
+                               static_cast<int32_t>(ids_.size()), model.encoder(), input_.source,
+                               *input_.states, watcher},
+                              options_.seed + static_cast<uint32_t>(sequences));
   }
 
   // The prompt in pieces of these sizes, repeated; then a token a step.
@@ -160,7 +165,8 @@ class Verifier {
     QUIRE_ASSIGN_OR_RETURN(
         const Reference reference,
         ComputeReference(session_.model->plan(), *session_.target, options_.session.plan,
-                         options_.session.model.weights_dir, ids_, source_));
+                         options_.session.model.weights_dir,
+                         {ids_, input_.source, *input_.states}));
     const bool lowered = reference.lowered_error <= reference.lowered_allowed;
     std::printf(
         "passes: %s: the lowered program beside the definition, both in double precision: relative "
@@ -306,7 +312,8 @@ class Verifier {
         request.max_tokens = total - static_cast<int32_t>(request.ids.size());
         request.add_special = false;
         request.ignore_eos = true;
-        request.source_ids = source_;
+        request.source_ids = input_.source;
+        if (!input_.states->empty()) request.source_states = input_.states;
         QUIRE_RETURN_IF_ERROR(engine->Submit(std::move(request)).status());
       }
       std::vector<int32_t> first, second;
@@ -325,8 +332,8 @@ class Verifier {
 
   const Options& options_;
   const Session& session_;
-  const std::vector<int32_t> ids_;     // prompt and decoded tokens
-  const std::vector<int32_t> source_;  // of a model with an encoder
+  const Input input_;
+  const std::vector<int32_t>& ids_ = input_.ids;
 };
 
 // The prompt's ids, or random ones; and random ones for the decode steps, since any will do.
@@ -352,23 +359,29 @@ absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Ses
   return ids;
 }
 
-// Likewise what an encoder reads; empty for a model without one.
-absl::StatusOr<std::vector<int32_t>> ChooseSource(const Options& options, const Session& session) {
-  if (!session.model->info().has_encoder) {
-    if (!options.source.has_value()) return std::vector<int32_t>();
-    return WithLine(absl::InvalidArgumentError("a source needs a model with an encoder"), "fix",
-                    "give it as the prompt");
+// Likewise what an encoder reads; of states as many as tokens.
+absl::Status ChooseSource(const Options& options, const Session& session, Input* input) {
+  const ModelInfo& info = session.model->info();
+  if (options.source.has_value() && (!info.has_encoder || info.states_width > 0)) {
+    return WithLine(absl::InvalidArgumentError("a source needs a model with an encoder of text"),
+                    "fix", "give it as the prompt");
   }
-  if (session.model->info().states_width > 0) {
-    return WithLine(absl::UnimplementedError("verify: a model that looks at states"), "allowed",
-                    "models that read tokens alone");
+  if (!info.has_encoder) return absl::OkStatus();
+  if (options.source.has_value()) {
+    QUIRE_ASSIGN_OR_RETURN(input->source, session.model->Encode(*options.source));
+    return absl::OkStatus();
   }
-  if (options.source.has_value()) return session.model->Encode(*options.source);
-  std::vector<int32_t> ids;
   std::mt19937 random(options.seed + 1);
+  if (info.states_width > 0) {
+    std::normal_distribution<float> normal;
+    std::vector<float> states(static_cast<size_t>(options.tokens * info.states_width));
+    for (float& state : states) state = normal(random);
+    input->states = std::make_shared<const std::vector<float>>(std::move(states));
+    return absl::OkStatus();
+  }
   std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
-  for (int32_t i = 0; i < options.tokens; ++i) ids.push_back(any(random));
-  return ids;
+  for (int32_t i = 0; i < options.tokens; ++i) input->source.push_back(any(random));
+  return absl::OkStatus();
 }
 
 absl::Status CheckTexts(const Options& options) {
@@ -395,9 +408,10 @@ absl::StatusOr<bool> Verify(const Options& options) {
                     "with random ids, without -p or --source");
   }
   progress.Show("computing ...");
-  QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ChooseIds(options, session));
-  QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> source, ChooseSource(options, session));
-  return Verifier(options, session, std::move(ids), std::move(source)).Run();
+  Input input;
+  QUIRE_ASSIGN_OR_RETURN(input.ids, ChooseIds(options, session));
+  QUIRE_RETURN_IF_ERROR(ChooseSource(options, session, &input));
+  return Verifier(options, session, std::move(input)).Run();
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ class CudaProgram::StepMemory : public LaunchMemory {
   StepMemory(CudaProgram& program, const Step& step, const CudaPagePool& pool, Key bucket)
       : program_(program), step_(step), pool_(pool), bucket_(bucket) {}
 
+  // Of own pages and of those that last for the run: what this program appends to. A program of
+  // both reads the run's pages after the launch that wrote them, before another layer's are there.
+
   absl::StatusOr<std::vector<uint8_t>> ReadBuffer(uint32_t buffer) const override {
     if (buffer >= program_.buffers_.size()) {
       return absl::InvalidArgumentError(absl::StrCat("the program has no buffer ", buffer));
@@ -33,20 +36,24 @@ class CudaProgram::StepMemory : public LaunchMemory {
       return absl::InvalidArgumentError(absl::StrCat("the step has no KV layer ", layer));
     }
     const LayerForm& form = program_.layer_forms_[layer];
-    if (form.cache != plan::KvCache::Self) {
-      return absl::UnimplementedError("the device does not show what an encoder left");
+    const bool is_run = form.cache == plan::KvCache::Encoder && program_.limits_.is_encode;
+    if (form.cache != program_.own_ && !is_run) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the program does not append to KV layer ", layer));
     }
     const SequenceRows& rows = step_.sequences[sequence];
-    const int64_t page_tokens = program_.own_pages_.page_tokens;
-    const int64_t page_bytes = program_.own_pages_.layer_bytes[layer];
+    const CudaPageLayout& layout = is_run ? program_.run_layout_ : program_.own_pages_;
+    const CuDevicePtr pages = is_run ? program_.run_pages_.at() : pool_.layer(layer);
+    const int64_t first_page = is_run ? FirstRunPage(sequence) : 0;
+    const int64_t page_tokens = layout.page_tokens, page_bytes = layout.layer_bytes[layer];
     const int64_t dim = is_v ? form.v_dim : form.k_dim, row_bytes = dim * form.element_bytes;
     const int64_t first = is_v ? form.heads * page_tokens * form.k_dim * form.element_bytes : 0;
     std::vector<uint8_t> read;
     for (int64_t token = 0; token < rows.context_tokens;) {
-      const int64_t page = rows.pages[static_cast<size_t>(token / page_tokens)];
-      QUIRE_ASSIGN_OR_RETURN(
-          const std::vector<uint8_t> whole,
-          Read(pool_.layer(layer) + static_cast<uint64_t>(page * page_bytes), page_bytes));
+      const int64_t index = token / page_tokens;
+      const int64_t page = is_run ? first_page + index : rows.pages[static_cast<size_t>(index)];
+      QUIRE_ASSIGN_OR_RETURN(const std::vector<uint8_t> whole,
+                             Read(pages + static_cast<uint64_t>(page * page_bytes), page_bytes));
       const int64_t end = std::min<int64_t>(rows.context_tokens, token + page_tokens);
       for (int64_t slot = 0; token < end; ++token, ++slot) {
         for (int64_t head = 0; head < form.heads; ++head) {
@@ -59,6 +66,15 @@ class CudaProgram::StepMemory : public LaunchMemory {
   }
 
  private:
+  // Pages of a run are numbered through (runtime/cuda/step_block.h).
+  int64_t FirstRunPage(size_t sequence) const {
+    int64_t page = 0;
+    const int64_t page_tokens = program_.run_layout_.page_tokens;
+    for (const SequenceRows& before : step_.sequences.first(sequence)) {
+      page += (before.context_tokens + page_tokens - 1) / page_tokens;
+    }
+    return page;
+  }
   absl::StatusOr<std::vector<uint8_t>> Read(CuDevicePtr from, int64_t bytes) const {
     std::vector<uint8_t> read(static_cast<size_t>(bytes));
     QUIRE_RETURN_IF_ERROR(program_.Bring(read.data(), from, read.size()));

@@ -80,7 +80,7 @@ class Verified {
         StepRunner runner,
         StepRunner::Create(program.get(),
                            {static_cast<int32_t>(values.vocab_size), target->page_tokens, 1, 8,
-                            encoder.get(), values.source, verifier.get()},
+                            encoder.get(), values.source, values.states, verifier.get()},
                            1));
     QUIRE_RETURN_IF_ERROR(
         runner.Append({std::vector<int32_t>(values.ids.begin(), prompt)}).status());
@@ -128,7 +128,7 @@ TEST_P(VerifyLaunchesTest, FindsNothingInAnHonestPlan) {
 INSTANTIATE_TEST_SUITE_P(All, VerifyLaunchesTest,
                          ::testing::Values("gguf_llama_q4_k_m", "gguf_mistral_q4_1",
                                            "gguf_qwen2_q5_0", "gguf_qwen2_q6_k", "gguf_qwen3_q5_k",
-                                           "bart", "bloom", "gemma3", "gpt2", "mt5"),
+                                           "bart", "bloom", "gemma3", "gpt2", "mllama", "mt5"),
                          [](const auto& family) { return std::string(family.param); });
 
 // The one launch of both steps that differs, or what is wrong with that.

@@ -52,7 +52,7 @@ TEST_P(VerifyReferenceTest, AllowsWhatStoringInSixteenBitsCosts) {
   const auto cuda = CompileTarget(*module, target, CompileOptions(), plan.tensors);
   ASSERT_TRUE(cuda.ok()) << cuda.status();
   const auto reference =
-      ComputeReference(plan, cuda->target, options.plan_path, "", fixture->ids, fixture->source);
+      ComputeReference(plan, cuda->target, options.plan_path, "", {fixture->ids, fixture->source});
   ASSERT_TRUE(reference.ok()) << reference.status();
   EXPECT_LE(reference->lowered_error, reference->lowered_allowed);
   testing::PlanExecutor executor(cuda->target, plan.tensors, weights, testing::Storing::kRounded);

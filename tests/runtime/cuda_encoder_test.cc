@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ir/file.h"
 #include "ir/status.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/weights.h"
@@ -16,6 +17,8 @@
 #include "tests/runtime/cuda_plan.h"
 #include "tests/runtime/fake_gpu.h"
 #include "tests/runtime/fake_kernels.h"
+#include "tools/step_runner.h"
+#include "tools/verify_launches.h"
 
 namespace quire {
 namespace {
@@ -84,6 +87,37 @@ TEST_P(CudaEncoderTest, EqualsTransformersHoweverTheWorkIsCutAndLeavesNothing) {
   graphs.loaded.program.reset();
   graphs.loaded.device.reset();
   EXPECT_EQ(graphs.gpu.Living(), "");
+}
+
+// Each launch of encode and step beside the lowered program, on what the launches before it left;
+// what encode leaves for step too.
+TEST_P(CudaEncoderTest, EveryLaunchComputesWhatTheProgramSays) {
+  const absl::StatusOr<Fixture> fixture = testing::ReadFixture(GetParam());
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  const CudaPlan plan(GetParam(), 3, DType::kF16);
+  ASSERT_NE(plan.file(), nullptr);
+  Rig rig(plan);
+  const TensorFiles files(plan.file()->plan(), FolderOf(plan.file()->path()), "");
+  const auto verifier = LaunchVerifier::Create(plan.file()->plan(), plan.target(), files);
+  ASSERT_TRUE(verifier.ok()) << verifier.status();
+  auto runner = StepRunner::Create(
+      rig.loaded.program.get(),
+      {static_cast<int32_t>(fixture->vocab_size), plan.target().page_tokens, 1, 8,
+       rig.loaded.encoder.get(), fixture->source, fixture->states, verifier->get()},
+      1);
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  const auto prompt = fixture->ids.begin() + 6;
+  for (const auto& part : {std::vector<int32_t>(fixture->ids.begin(), prompt),
+                           std::vector<int32_t>(prompt, prompt + 1)}) {
+    const auto logits = runner->Append({part});
+    ASSERT_TRUE(logits.ok()) << logits.status();
+  }
+  for (const auto& off : (*verifier)->different()) {
+    ADD_FAILURE() << off.launch << ": " << off.different << " of " << off.elements << "; "
+                  << off.where << " is " << off.got << ", not " << off.expected << ", allowed "
+                  << off.allowed;
+  }
+  EXPECT_GT((*verifier)->launches(), 10);
 }
 
 std::vector<std::string> EncoderFixtures() {

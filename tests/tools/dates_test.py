@@ -89,5 +89,15 @@ class DatesTest(QuireTest):
         self.assertNotIn("DIFFERS", out)
 
 
+class StatesTest(QuireTest):
+    def test_a_model_that_looks_at_states_means_its_definition(self):
+        self.quire("compile", quire_test.ROOT / "tests/parity/fixtures/mllama", "-o", "mllama.qplan")
+        out, _ = self.quire("verify", "mllama.qplan", "--steps=2")
+        self.assertNotIn("DIFFERS", out)
+        self.assertRegex(out, r"launches: ok: (\d+) of \1 launches")
+        self.assertIn("needs a model with an encoder of text",
+                      self.error("verify", "mllama.qplan", "--source=x", code=UNSUPPORTED))
+
+
 if __name__ == "__main__":
     quire_test.main()
