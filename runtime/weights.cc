@@ -155,6 +155,12 @@ class PlanWeights : public WeightSource {
 
 }  // namespace
 
+WeightSource::WeightSource()
+    : number_([] {
+        static std::atomic<uint64_t> last{0};
+        return ++last;
+      }()) {}
+
 std::unique_ptr<WeightSource> OpenWeights(std::shared_ptr<const PlanFile> plan,
                                           const WeightOptions& options) {
   return std::make_unique<PlanWeights>(std::move(plan), options);

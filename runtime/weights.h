@@ -38,11 +38,19 @@ struct SlotSpans {
 
 class WeightSource {
  public:
+  WeightSource();
   virtual ~WeightSource() = default;
+  WeightSource(const WeightSource&) = delete;
+  WeightSource& operator=(const WeightSource&) = delete;
+  // Tells this source from every other one of the process.
+  uint64_t number() const { return number_; }
   virtual absl::StatusOr<SlotBytes> Load(const plan::WeightSlotT& slot) const = 0;
   virtual absl::StatusOr<SlotSpans> LoadPieces(const plan::WeightSlotT& slot) const = 0;
   // The file of the slots, which may have binaries of kernels beside them; lives as long as this.
   virtual const PlanFile& plan() const = 0;
+
+ private:
+  const uint64_t number_;
 };
 
 // Tensors of the files that a plan names, each opened and compared with the plan at its first use.

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/cuda_weights.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
 
@@ -30,6 +31,7 @@ class CudaDevice : public Device {
   std::string architecture() const;
   // Threads that load.
   int threads() const;
+  CudaWeights::Uploaded& uploaded() { return uploaded_; }
 
  private:
   CudaDevice(std::unique_ptr<CudaContext> context, const DeviceOptions& options)
@@ -37,6 +39,7 @@ class CudaDevice : public Device {
 
   const std::unique_ptr<CudaContext> context_;
   const DeviceOptions options_;
+  CudaWeights::Uploaded uploaded_;
 };
 
 }  // namespace quire

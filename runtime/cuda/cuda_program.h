@@ -44,7 +44,7 @@ namespace quire {
 
 class CudaProgram : public Program {
  public:
-  static absl::StatusOr<std::unique_ptr<CudaProgram>> Load(const CudaDevice& device,
+  static absl::StatusOr<std::unique_ptr<CudaProgram>> Load(CudaDevice& device,
                                                            const plan::TargetT& target,
                                                            absl::string_view name,
                                                            const WeightSource& weights);
@@ -139,7 +139,7 @@ class CudaProgram : public Program {
     const CudaPagePool* encoder_pool;  // null where none is read
   };
 
-  explicit CudaProgram(const CudaDevice& device) : device_(device), context_(device.context()) {}
+  explicit CudaProgram(CudaDevice& device) : device_(device), context_(device.context()) {}
 
   // Loading (cuda_program_load.cc).
   absl::Status LoadKernels(const plan::TargetT& target, const plan::ProgramT& program,
@@ -187,7 +187,7 @@ class CudaProgram : public Program {
   absl::Status Enqueue(const Call& call);
   absl::Status Capture(Bucket* bucket);
 
-  const CudaDevice& device_;
+  CudaDevice& device_;
   const CudaContext& context_;
   plan::KvCache own_ = plan::KvCache::Self;  // the class of the pool that it is run with
   CudaPageLayout own_pages_, encoder_pages_, run_layout_;

@@ -26,7 +26,7 @@ DType TypeRead(const KernelSpec& spec, size_t i, DType stored) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(const CudaDevice& device,
+absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(CudaDevice& device,
                                                                const plan::TargetT& target,
                                                                absl::string_view name,
                                                                const WeightSource& weights) {
@@ -183,7 +183,7 @@ absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::P
     }
   }
   QUIRE_RETURN_IF_ERROR(biases_.Upload(context_));
-  return weights_.Upload(context_, target, source, device_.threads());
+  return weights_.Upload(context_, target, source, device_.threads(), &device_.uploaded());
 }
 
 absl::StatusOr<CudaProgram::Operand> CudaProgram::Bind(const plan::Operand& operand, size_t index,

@@ -126,19 +126,51 @@ absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DTyp
   const DTypeInfo& info = InfoOf(type.dtype);
   place.elements = stored_bytes / info.block_bytes * info.block_elements;
   place.bytes = type.dtype == dtype ? stored_bytes : RowBytes(dtype, place.elements);
-  place.offset = end_;
-  if (__builtin_add_overflow(end_, place.bytes + kAlignment - 1, &end_)) {
-    return absl::ResourceExhaustedError("cuda: the weights are too large");
-  }
-  end_ = end_ / kAlignment * kAlignment;
   return absl::OkStatus();
 }
 
+void CudaWeights::Borrow(const plan::TargetT& target, const WeightSource& source,
+                         const Uploaded& uploaded) {
+  for (const std::weak_ptr<const Block>& weak : uploaded) {
+    const std::shared_ptr<const Block> block = weak.lock();
+    if (block == nullptr || block->source != source.number() || block->target != &target) continue;
+    const size_t wanted = places_.size();
+    for (const auto& [key, at] : block->found) {
+      if (places_.erase(key) > 0) found_[key] = at;
+    }
+    if (places_.size() < wanted) borrowed_.push_back(block);
+  }
+}
+
+absl::StatusOr<int64_t> CudaWeights::PlaceAll() {
+  int64_t end = 0;
+  for (auto& [key, place] : places_) {
+    place.offset = end;
+    if (__builtin_add_overflow(end, place.bytes + kAlignment - 1, &end)) {
+      return absl::ResourceExhaustedError("cuda: the weights are too large");
+    }
+    end = end / kAlignment * kAlignment;
+  }
+  return end;
+}
+
+int64_t CudaWeights::bytes() const { return own_ == nullptr ? 0 : own_->memory.bytes(); }
+
 absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT& target,
-                                 const WeightSource& source, int threads) {
-  QUIRE_ASSIGN_OR_RETURN(memory_, CudaMemory::Allocate(context, end_, "the weights"));
+                                 const WeightSource& source, int threads, Uploaded* uploaded) {
+  Borrow(target, source, *uploaded);
+  QUIRE_ASSIGN_OR_RETURN(const int64_t end, PlaceAll());
+  auto block = std::make_shared<Block>();
+  block->source = source.number();
+  block->target = &target;
+  QUIRE_ASSIGN_OR_RETURN(block->memory, CudaMemory::Allocate(context, end, "the weights"));
+  for (const auto& [key, place] : places_) {
+    block->found[key] = block->memory.at() + static_cast<uint64_t>(place.offset);
+  }
+  found_.insert(block->found.begin(), block->found.end());
+  own_ = block;
   // Greatest first, so that threads end together.
-  std::vector<std::pair<std::pair<uint32_t, DType>, const Place*>> order;
+  std::vector<std::pair<Key, const Place*>> order;
   for (const auto& [key, place] : places_) order.push_back({key, &place});
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.second->bytes > b.second->bytes; });
@@ -192,13 +224,18 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
     next = order.size();
   };
   // A thread for less than this is not worth its buffers.
-  const int64_t useful = 1 + end_ / (16 * kStageBytes);
+  const int64_t useful = 1 + end / (16 * kStageBytes);
   std::vector<std::thread> others;
   for (int64_t i = 1; i < std::min<int64_t>(threads, useful); ++i) others.emplace_back(run);
   run();
   for (std::thread& other : others) other.join();
   QUIRE_RETURN_IF_ERROR(status);
-  return context.Synchronize();
+  QUIRE_RETURN_IF_ERROR(context.Synchronize());
+  uploaded->erase(std::remove_if(uploaded->begin(), uploaded->end(),
+                                 [](const auto& weak) { return weak.expired(); }),
+                  uploaded->end());
+  uploaded->push_back(block);
+  return absl::OkStatus();
 }
 
 }  // namespace quire

@@ -2,12 +2,13 @@
 //
 // A slot may be wanted in several types (a table that is embedded from and multiplied with); each
 // is a copy of its own. Floats are converted on the way, by the host; blocks are copied as they
-// are.
+// are. Programs of one target that are loaded from one source share what both of them want.
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_WEIGHTS_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_WEIGHTS_H_
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -23,33 +24,48 @@ namespace quire {
 
 class CudaWeights {
  public:
-  CudaWeights() = default;
-  CudaWeights(CudaWeights&&) = default;
-  CudaWeights& operator=(CudaWeights&&) = default;
+  struct Block;
+  // What the programs of a device have uploaded, as long as one of them lives.
+  using Uploaded = std::vector<std::weak_ptr<const Block>>;
 
   // Notes that kernels read slot `index` of the target as `dtype`; before Upload. INVALID_ARGUMENT
   // when the slot cannot be converted to that.
   absl::Status Want(const plan::TargetT& target, uint32_t index, DType dtype);
-  // Allocates and fills, with up to `threads` threads that read.
+  // Allocates and fills what is not in `uploaded` yet, with up to `threads` threads that read, and
+  // adds it there.
   absl::Status Upload(const CudaContext& context, const plan::TargetT& target,
-                      const WeightSource& source, int threads);
+                      const WeightSource& source, int threads, Uploaded* uploaded);
 
   // REQUIRES: it was wanted, and uploaded.
-  CuDevicePtr Find(uint32_t index, DType dtype) const {
-    return memory_.at() + static_cast<uint64_t>(places_.at({index, dtype}).offset);
-  }
-  int64_t bytes() const { return end_; }
+  CuDevicePtr Find(uint32_t index, DType dtype) const { return found_.at({index, dtype}); }
+  // Without those of other programs.
+  int64_t bytes() const;
 
  private:
+  using Key = std::pair<uint32_t, DType>;
   struct Place {
     DType stored;
     int64_t elements = 0;
     int64_t offset = 0;
     int64_t bytes = 0;
   };
-  std::map<std::pair<uint32_t, DType>, Place> places_;
-  int64_t end_ = 0;
-  CudaMemory memory_;
+  // Takes from `uploaded` what is wanted, off the places.
+  void Borrow(const plan::TargetT& target, const WeightSource& source, const Uploaded& uploaded);
+  // Gives the places that are left their offsets; their bytes.
+  absl::StatusOr<int64_t> PlaceAll();
+
+  std::map<Key, Place> places_;  // of own weights
+  std::shared_ptr<const Block> own_;
+  std::vector<std::shared_ptr<const Block>> borrowed_;
+  std::map<Key, CuDevicePtr> found_;
+};
+
+// Uploaded together.
+struct CudaWeights::Block {
+  uint64_t source = 0;
+  const plan::TargetT* target = nullptr;  // to compare with: it may be gone
+  std::map<Key, CuDevicePtr> found;
+  CudaMemory memory;
 };
 
 // `count` floats from one type to another. REQUIRES: both are f32, f16 or bf16.

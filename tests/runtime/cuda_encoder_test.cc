@@ -186,6 +186,42 @@ TEST(CudaEncoderProgramTest, WhatIsMissingOrOfAnotherProgramIsRefused) {
   EXPECT_EQ(run(9, cross->get()), absl::StatusCode::kInvalidArgument);
 }
 
+// The embedding, which both programs read, is in the device's memory once, and stays for either.
+TEST(CudaEncoderProgramTest, ProgramsOfOneSourceShareTheirWeights) {
+  const Fixture fixture = *testing::ReadFixture("t5");
+  const CudaPlan plan("t5");
+  const auto weights_of = [](const Program& program) {
+    for (const MemoryUse& use : program.Memory()) {
+      if (use.what == "weights") return use.bytes;
+    }
+    return int64_t{0};
+  };
+  std::vector<float> expected;
+  int64_t step_bytes = 0, encode_bytes = 0;
+  {
+    Rig apart(plan);
+    expected = *RunIds(apart.loaded, fixture, {1, 1, 1}, 1);
+    step_bytes = weights_of(*apart.loaded.program);
+    encode_bytes = weights_of(*apart.loaded.encoder);
+  }
+  Rig together(plan);
+  const auto source = OpenWeights(plan.file());
+  Loaded& loaded = together.loaded;
+  loaded.program = *loaded.device->Load(plan.target(), "step", *source);
+  loaded.encoder = *loaded.device->Load(plan.target(), "encode", *source);
+  const int64_t table = fixture.vocab_size * 32 * 2;
+  EXPECT_EQ(weights_of(*loaded.program), step_bytes);
+  EXPECT_LE(weights_of(*loaded.encoder), encode_bytes - table);
+  EXPECT_TRUE(*RunIds(loaded, fixture, {1, 1, 1}, 1) == expected);
+  // What the encoder reads is the first program's, which may end before it.
+  loaded.program = *loaded.device->Load(plan.target(), "step", *source);
+  EXPECT_TRUE(*RunIds(loaded, fixture, {1, 1, 1}, 1) == expected);
+  loaded.program.reset();
+  loaded.encoder.reset();
+  loaded.device.reset();
+  EXPECT_EQ(together.gpu.Living(), "");
+}
+
 TEST(CudaEncoderProgramTest, ItsTableOfMemoryIsWhatItTook) {
   const CudaPlan plan("t5");
   Rig rig(plan);

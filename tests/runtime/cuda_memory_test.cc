@@ -169,6 +169,7 @@ TEST(CudaWeightsTest, LargeOnesComeInPiecesAndOrder) {
   plan::TargetT target;
   FakeWeights source;
   CudaWeights weights;
+  CudaWeights::Uploaded uploaded;
   // More bytes than all stages hold: the device copies late, so a stage that is filled too early
   // shows.
   constexpr int64_t kRows = 9000, kColumns = 1100;
@@ -178,7 +179,7 @@ TEST(CudaWeightsTest, LargeOnesComeInPiecesAndOrder) {
     AddSlot(absl::StrCat(i), DType::kBF16, {kRows, kColumns}, std::move(bytes), &target, &source);
     ASSERT_TRUE(weights.Want(target, static_cast<uint32_t>(i), DType::kBF16).ok());
   }
-  const absl::Status status = weights.Upload(*context, target, source, 3);
+  const absl::Status status = weights.Upload(*context, target, source, 3, &uploaded);
   ASSERT_TRUE(status.ok()) << status;
   for (uint32_t i = 0; i < 3; ++i) {
     const auto& bytes = source.slots.at(absl::StrCat(i));
@@ -200,10 +201,11 @@ TEST(CudaWeightsTest, OneSlotInSeveralTypes) {
   std::memcpy(bytes.data(), halves.data(), 6);
   AddSlot("w", DType::kF16, {3, 1}, bytes, &target, &source);
   CudaWeights weights;
+  CudaWeights::Uploaded uploaded;
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF16}) {
     ASSERT_TRUE(weights.Want(target, 0, dtype).ok());
   }
-  ASSERT_TRUE(weights.Upload(*context, target, source, 1).ok());
+  ASSERT_TRUE(weights.Upload(*context, target, source, 1, &uploaded).ok());
   EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(weights.Find(0, DType::kF16)), halves.data(), 6),
             0);
   const auto* floats = reinterpret_cast<const float*>(weights.Find(0, DType::kF32));
@@ -222,10 +224,12 @@ TEST(CudaWeightsTest, RefusesWhatItCannotConvertAndWrongSizes) {
   AddSlot("blocks", DType::kQ4_0, {1, 32}, std::vector<uint8_t>(18), &target, &source);
   AddSlot("short", DType::kF32, {2, 2}, std::vector<uint8_t>(12), &target, &source);
   CudaWeights weights;
+  CudaWeights::Uploaded uploaded;
   EXPECT_EQ(weights.Want(target, 0, DType::kBF16).code(), absl::StatusCode::kInvalidArgument);
   CudaWeights others;
   ASSERT_TRUE(others.Want(target, 1, DType::kF32).ok());
-  EXPECT_EQ(others.Upload(*context, target, source, 1).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(others.Upload(*context, target, source, 1, &uploaded).code(),
+            absl::StatusCode::kDataLoss);
 }
 
 }  // namespace
