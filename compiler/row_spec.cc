@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/row_func.h"
 #include "codegen/row_ops.h"
 #include "ir/builder.h"
 #include "ir/status.h"
@@ -160,6 +161,17 @@ class RowWriter {
   int next_ = 0;
 };
 
+// Of a group that only appends, which has to leave something: the value with the fewest elements a
+// row, of what it computes if it does.
+const Op* SmallestValue(absl::Span<const Op* const> computed) {
+  const Op* smallest = nullptr;
+  for (const Op* op : computed) {
+    if (op->Is(OpKind::kKvAppend)) continue;
+    if (smallest == nullptr || ElementsOf(*op) < ElementsOf(*smallest)) smallest = op;
+  }
+  return smallest == nullptr ? computed.front()->operand(0) : smallest;
+}
+
 // A kernel that knows pages finds V behind K.
 absl::Status CheckWholeLayers(const RowGroup& group) {
   for (const Op* append : group.appends) {
@@ -208,7 +220,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
     writer.Append(op);
     if (read_outside.contains(op) && !op->Is(OpKind::kKvAppend)) outputs.push_back(op);
   }
-  if (outputs.empty()) outputs.push_back(computed.front()->operand(0));
+  if (outputs.empty()) outputs.push_back(SmallestValue(computed));
   const bool knows_pages = target.traits.rows_know_pages;
   QUIRE_ASSIGN_OR_RETURN(RowGroup group,
                          writer.Finish(std::move(outputs), knows_pages ? target.page_tokens : 0));

@@ -1,5 +1,6 @@
 #include "codegen/cpu/emit_row.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -45,17 +46,51 @@ absl::StatusOr<EmittedKernel> RowEmitter::Emit() {
     returns_.push_back(next_pointer());
   }
   absl::Status status;
-  w_.For(begin, end, 1, [&](const V& row) {
-    row_ = row;
-    BindArguments();
-    for (const auto& op : func_.ops()) {
-      if (status.ok()) status = EmitOp(*op);
-    }
-    if (status.ok()) EmitReturns();
-  });
-  QUIRE_RETURN_IF_ERROR(status);
+  for (const Part& part : Parts()) {
+    w_.For(begin, end, 1, [&](const V& row) {
+      row_ = row;
+      BindArguments();
+      for (const Op* op : part.ops) {
+        if (status.ok()) status = EmitOp(*op);
+      }
+      if (status.ok()) EmitReturns(part);
+    });
+    QUIRE_RETURN_IF_ERROR(status);
+  }
   w_.EndFunction();
   return EmittedKernel{w_.Finish(), scratch_bytes_, RowOperandsOf(func_)};
+}
+
+std::vector<RowEmitter::Part> RowEmitter::Parts() const {
+  // Every op's part by the number of one of its ops.
+  std::map<const Op*, size_t> numbers;
+  std::vector<size_t> joined;
+  const auto find = [&](size_t number) {
+    while (joined[number] != number) number = joined[number];
+    return number;
+  };
+  const Op* rope = nullptr;
+  for (const auto& op : func_.ops()) {
+    const size_t number = numbers[op.get()] = joined.size();
+    joined.push_back(number);
+    std::vector<const Op*> others(op->operands.begin(), op->operands.end());
+    if (op->Is(OpKind::kRope)) others.push_back(std::exchange(rope, op.get()));
+    for (const Op* other : others) {
+      const auto found = numbers.find(other);
+      if (found == numbers.end()) continue;  // an argument
+      const size_t a = find(number), b = find(found->second);
+      joined[std::max(a, b)] = std::min(a, b);
+    }
+  }
+  std::map<size_t, Part> parts;
+  for (const auto& op : func_.ops()) parts[find(numbers.at(op.get()))].ops.push_back(op.get());
+  for (size_t i = 0; i < func_.returns().size(); ++i) {
+    const auto found = numbers.find(func_.returns()[i]);
+    parts[found == numbers.end() ? 0 : find(found->second)].returns.push_back(i);
+  }
+  std::vector<Part> ordered;
+  for (auto& [number, part] : parts) ordered.push_back(std::move(part));
+  return ordered;
 }
 
 void RowEmitter::BindArguments() {
@@ -200,8 +235,8 @@ absl::Status RowEmitter::Take(const Op& op) {
   return absl::OkStatus();
 }
 
-void RowEmitter::EmitReturns() {
-  for (size_t i = 0; i < func_.returns().size(); ++i) {
+void RowEmitter::EmitReturns(const Part& part) {
+  for (const size_t i : part.returns) {
     const Op& value = *func_.returns()[i];
     const std::vector<int64_t> extents = InnerExtents(value.type);
     const View& view = Materialised(value);

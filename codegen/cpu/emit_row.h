@@ -3,7 +3,9 @@
 // A value of a row is read through a View: an argument, a slice or reshape of one, or memory that
 // an op wrote. Pointwise ops whose one user is pointwise too are not written at all: they are
 // computed inside the user's loop. A returned value is written straight to its output; the rest
-// goes to scratch memory, which stays in the first-level cache.
+// goes to scratch memory, which stays in the first-level cache. Parts that share nothing but
+// arguments are loops over the rows of their own: of a kernel that appends to many layers, one
+// layer's pages at a time are in the cache.
 #ifndef QUIRE_CODEGEN_CPU_EMIT_ROW_H_
 #define QUIRE_CODEGEN_CPU_EMIT_ROW_H_
 
@@ -40,10 +42,17 @@ class RowEmitter {
   using Dims = std::vector<int64_t>;
   using Index = std::vector<V>;
 
+  // What one loop over the rows computes.
+  struct Part {
+    std::vector<const Op*> ops;
+    std::vector<size_t> returns;  // indices into the function's
+  };
+
   // Preparation (emit_row.cc).
+  std::vector<Part> Parts() const;  // ropes, which share angles, are in one
   void BindArguments();
   absl::Status EmitOp(const Op& op);
-  void EmitReturns();
+  void EmitReturns(const Part& part);
 
   // Places (emit_row.cc).
   bool IsLazy(const Op& op) const;

@@ -3,7 +3,9 @@
 //   - a linear, an add that alone reads it (its residual), and where the target's kernels compute
 //     them a norm before and an activation behind it are one group (compiler/linear_group.h);
 //   - attention is a group, and so is any op that is not row-wise;
-//   - row-wise ops with the same rows, between the same linears and attentions, are one group.
+//   - row-wise ops with the same rows, between the same linears and attentions, are one group;
+//   - appends to the cross cache are a group of their own, with the row-wise ops that they alone
+//     read.
 // A reshape that keeps the rows is the same memory under another type: it belongs to the group of
 // what it reshapes. Weight expressions and reads of caches belong to no group.
 //
@@ -17,6 +19,7 @@
 // Saves a launch and a trip through memory for each value that only its own group reads.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -44,11 +47,12 @@ bool IsRowOp(const Op& op) {
 
 // Which rows a row op computes: ops of one kind may share a kernel. Appends to the cross cache are
 // of a kind of their own, since a kernel appends to pages of one class.
+constexpr size_t kCrossRows = 256;
 size_t RowsOf(const Op& op) {
   const bool appends = op.Is(OpKind::kKvAppend);
   const Type& type = appends ? op.operand(0)->type : op.type;
   const auto letter = static_cast<size_t>(type.extents[0].letter());
-  return appends && op.Text(AttrKind::kCache) == "cross" ? letter + 256 : letter;
+  return appends && op.Text(AttrKind::kCache) == "cross" ? letter + kCrossRows : letter;
 }
 
 class Grouping {
@@ -75,6 +79,7 @@ class Grouping {
         keys_[op] = GroupKey(LevelFor(*op), true, i);
       }
     }
+    JoinAppends();
   }
 
   // Numbers of the groups, in the order in which they run.
@@ -104,6 +109,30 @@ class Grouping {
       keys_[append] = keys_[other] = std::max(keys_[append], keys_[other]);
     }
     other = append;
+  }
+
+  // What appends to the cross cache alone read is computed by the kernel that appends it: written
+  // to memory nowhere else. Nothing reads it before, and what it reads is below its own level.
+  void JoinAppends() {
+    // A value with its reshapes, and the keys of what reads them.
+    absl::flat_hash_map<const Op*, std::vector<const Op*>> values;
+    absl::flat_hash_map<const Op*, std::set<GroupKey>> readers;
+    const GroupKey caller;
+    for (const Op* op : func_.returns()) readers[Storage(op)].insert(caller);
+    for (size_t i = func_.ops().size(); i-- > 0;) {
+      const Op* op = func_.ops()[i].get();
+      if (keys_.find(op) == keys_.end()) continue;
+      values[Storage(op)].push_back(op);
+      if (Storage(op) != op) continue;
+      const std::set<GroupKey>& keys = readers[op];
+      if (keys.size() == 1 && linears_.Of(op) == nullptr && IsRowOp(*op)) {
+        const GroupKey key = *keys.begin();
+        if (key == GroupKey(std::get<0>(key), false, RowsOf(*op) + kCrossRows)) {
+          for (const Op* value : values[op]) keys_[value] = key;
+        }
+      }
+      for (const Op* operand : op->operands) readers[Storage(operand)].insert(keys_.at(op));
+    }
   }
 
   // The lowest level at which `op` finds its operands; those of its own linear are not placed yet.
