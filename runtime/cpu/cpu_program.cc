@@ -12,8 +12,11 @@ namespace {
 // Activations of the rows of one chunk stay in the second-level cache.
 constexpr int64_t kChunkBytes = 384 * 1024;
 constexpr int64_t kFloatChunkRows = 192;
+constexpr int64_t kFloatTileRows = 6;
 // Chunks that each thread should find, for the threads to end together.
 constexpr int64_t kChunksPerThread = 4;
+// Of products of many rows: these take long, and the last chunks are waited for.
+constexpr int64_t kProductChunksPerThread = 16;
 
 int64_t PiecesOf(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
 
@@ -182,12 +185,12 @@ void* CpuProgram::Find(const Operand& operand, const Step& step, absl::Span<floa
       return const_cast<void*>(operand.fixed);
     case Operand::Place::kArgument:
       return Find(operand.argument, step);
-                                      static_cast<int64_t>(step.ids.size()),
-                                      static_cast<int64_t>(step.logit_rows.size()));
-    case Operand::Place::kLayer:
     case Operand::Place::kBuffer:
       if (operand.buffer == result_) return logits.data();
       return arena_.data() + Evaluate(buffers_[operand.buffer],
+                                      static_cast<int64_t>(step.ids.size()),
+                                      static_cast<int64_t>(step.logit_rows.size()));
+    case Operand::Place::kLayer:
       return pages_[static_cast<size_t>(operand.cache)].data + operand.layer_offset;
   }
   return nullptr;
@@ -202,10 +205,16 @@ void CpuProgram::CutLinear(Launch& launch) {
   launch.chunk_rows =
       quantizes ? std::max<int64_t>(16, kChunkBytes / row_bytes / 8 * 8) : kFloatChunkRows;
   launch.row_chunks = PiecesOf(launch.rows, launch.chunk_rows);
-  const int64_t wanted =
-      threads == 1 ? 1
-                   : PiecesOf(threads * kChunksPerThread, std::max<int64_t>(1, launch.row_chunks));
-  launch.strip_chunks = std::min(StripsOf(spec), wanted);
+  int64_t wanted = threads == 1 ? 1 : threads * kChunksPerThread;
+  if (!quantizes && launch.row_chunks > 1) {
+    // All of one height: a short last one would read the weights again for few rows.
+    launch.chunk_rows =
+        PiecesOf(PiecesOf(launch.rows, launch.row_chunks), kFloatTileRows) * kFloatTileRows;
+    launch.row_chunks = PiecesOf(launch.rows, launch.chunk_rows);
+    if (threads > 1) wanted = threads * kProductChunksPerThread;
+  }
+  launch.strip_chunks =
+      std::min(StripsOf(spec), PiecesOf(wanted, std::max<int64_t>(1, launch.row_chunks)));
 }
 
 int32_t CpuProgram::ChunksOf(const Task& task) const {
