@@ -26,12 +26,13 @@ def make_model(folder, layers, width, vocabulary):
     config = transformers.BartConfig(
         vocab_size=vocabulary, d_model=width, encoder_layers=layers, decoder_layers=layers,
         encoder_attention_heads=width // 64, decoder_attention_heads=width // 64, encoder_ffn_dim=4 * width,
-        decoder_ffn_dim=4 * width, max_position_embeddings=1024)
+        decoder_ffn_dim=4 * width, max_position_embeddings=1024,
+        normalize_before=False)  # a key that CTranslate2's converter asks for, and transformers no longer writes
     transformers.BartForConditionalGeneration(config).save_pretrained(folder)
     # The converter wants a tokenizer's words; ids are all that is measured.
     words = ["<s>", "<pad>", "</s>", "<unk>"] + [f"w{i}" for i in range(vocabulary - 4)]
     from tokenizers import Tokenizer, models
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>"))
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>",
                                          pad_token="<pad>", unk_token="<unk>").save_pretrained(folder)
     return words
