@@ -11,7 +11,6 @@ import os
 import tempfile
 
 import gguf
-import llama_cpp
 
 from parity import run
 from tokenizer_lines import Lines, replace_invalid
@@ -57,7 +56,19 @@ def write(path, kind, data, pre=None):
     writer.close()
 
 
+def write_variants(folder, pre_names):
+    """The files of main(), one after another in one place: names and paths."""
+    path = os.path.join(folder, "m.gguf")
+    write(path, "llama", json.loads(VARIANTS["llama2"]().to_str()))
+    yield "llama", path
+    data = json.loads(VARIANTS["gpt2"]().to_str())
+    for pre in pre_names:
+        write(path, "gpt2", data, pre)
+        yield pre, path
+
+
 def compare(cli, name, path, lines):
+    import llama_cpp  # parity_gguf_tokenizers.py needs no more of this file than it writes
     oracle = llama_cpp.Llama(path, vocab_only=True, verbose=False)
     text = [replace_invalid(line).encode() for line in lines]
     got, error = run(cli, "encode", path, [line.hex() for line in lines])
@@ -86,16 +97,12 @@ def main():
         same = compare(args.cli, os.path.basename(path), path, lines) and same
     if not args.files:
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "m.gguf")
-            write(path, "llama", json.loads(VARIANTS["llama2"]().to_str()))
-            # llama.cpp makes this text a control token whatever its type is.
-            same = compare(args.cli, "llama", path, [line for line in lines if b"<|endoftext|>" not in line])
-            data = json.loads(VARIANTS["gpt2"]().to_str())
-            for pre in PRE:
-                write(path, "gpt2", data, pre)
-                # llama.cpp takes U+3000 for white space only, where this one's punctuation has it too.
-                some = [line for line in lines if pre != "deepseek-llm" or "\u3000".encode() not in line]
-                same = compare(args.cli, pre, path, some) and same
+            for name, path in write_variants(folder, PRE):
+                # llama.cpp makes this text a control token whatever its type is, and takes U+3000 for white space only,
+                # where this one's punctuation has it too.
+                left_out = {"llama": b"<|endoftext|>", "deepseek-llm": "\u3000".encode()}.get(name)
+                some = [line for line in lines if left_out is None or left_out not in line]
+                same = compare(args.cli, name, path, some) and same
     return 0 if same else 1
 
 
