@@ -159,21 +159,11 @@ Target TargetOf(const plan::TargetT& target) {
   return lowered_for;
 }
 
-absl::Status Relower(plan::PlanT& plan, const CompileOptions& options) {
+absl::StatusOr<Module> RaisedModule(const plan::PlanT& plan) {
   absl::StatusOr<Module> module = Parse(plan.ir, "ir");
-  if (!module.ok()) {
-    return absl::DataLossError(absl::StrCat(
-        "the plan's embedded IR is not valid in this build\n  from: ", module.status().message()));
-  }
-  std::vector<std::unique_ptr<plan::TargetT>> targets;
-  for (const auto& old : plan.targets) {
-    QUIRE_ASSIGN_OR_RETURN(CompiledTarget compiled,
-                           CompileTarget(*module, TargetOf(*old), options, plan.tensors));
-    targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled.target)));
-  }
-  plan.targets = std::move(targets);
-  plan.op_table_hash = OpTableHash();
-  return absl::OkStatus();
+  if (module.ok()) return module;
+  return absl::DataLossError(absl::StrCat(
+      "the plan's embedded IR is not valid in this build\n  from: ", module.status().message()));
 }
 
 }  // namespace quire

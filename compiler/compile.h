@@ -51,9 +51,9 @@ Target TargetFor(absl::string_view name, const TensorTable& tensors);
 // What `target` of a plan was lowered for.
 Target TargetOf(const plan::TargetT& target);
 
-// Lowers a plan again from its embedded IR, for the targets that it has: `plan.targets` and
-// `plan.op_table_hash` are replaced. DATA_LOSS when the embedded IR is not valid in this build.
-absl::Status Relower(plan::PlanT& plan, const CompileOptions& options);
+// The module that a plan can be lowered from again. DATA_LOSS when its embedded IR is not valid in
+// this build.
+absl::StatusOr<Module> RaisedModule(const plan::PlanT& plan);
 
 }  // namespace quire
 

@@ -214,12 +214,16 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
     entry->path = RelativeToPlan(path, options.plan_path);
   }
   plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
-  if (options.targets.empty()) {
-    QUIRE_RETURN_IF_ERROR(Relower(plan, options.compile));
-  } else {
-    QUIRE_ASSIGN_OR_RETURN(const Module module, Parse(plan.ir, "ir"));
-    QUIRE_RETURN_IF_ERROR(Lower(module, options.targets, options.compile, &assembled));
+  QUIRE_ASSIGN_OR_RETURN(const Module module, RaisedModule(plan));
+  std::vector<TargetRequest> requests;
+  for (const TargetRequest& request : options.targets) {
+    if (!request.name.empty()) requests.push_back(request);
+    for (size_t i = 0; request.name.empty() && i < plan.targets.size(); ++i) {
+      requests.push_back(request);
+      requests.back().name = plan.targets[i]->name;
+    }
   }
+  QUIRE_RETURN_IF_ERROR(Lower(module, requests, options.compile, &assembled));
   clock.Done("compile");
   return assembled;
 }

@@ -18,7 +18,7 @@ namespace quire {
 
 // What to lower for; what is not given, TargetFor() chooses from the weights.
 struct TargetRequest {
-  std::string name = "cpu";
+  std::string name = "cpu";  // "": each that a plan has
   std::optional<DType> activation, kv_dtype;
   std::optional<int> page_tokens;
   // Left out, with a note, where no kernel computes what the model needs.
@@ -32,8 +32,8 @@ struct AssembleOptions {
   std::string plan_path;    // where the plan will be: weight files are named relative to its folder
   ModelOptions model_options;
   CompileOptions compile;
-  // In the order that they will have. Empty: the CPU; of a plan, what it has. The IR of the passes
-  // for others than the first is dumped into folders of their names.
+  // In the order that they will have. Empty: the CPU. The IR of the passes for others than the
+  // first is dumped into folders of their names.
   std::vector<TargetRequest> targets;
 };
 

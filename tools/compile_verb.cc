@@ -137,21 +137,20 @@ void Explain(const AssembledPlan& assembled) {
 }
 
 absl::Status Compile(Options& options) {
-  std::vector<TargetFlag> targets;
+  // Weights that are named suit every target; packed ones are laid out for each. A plan is lowered
+  // again for what it has.
   const bool is_plan = absl::EndsWith(options.assemble.model, ".qplan");
+  const char* const usual = options.weights == "ref" ? "cpu,cuda" : "cpu";
+  std::vector<TargetFlag> targets(1);
   if (options.has_target || !is_plan) {
-    // Weights that are named suit every target; packed ones are laid out for each.
-    const bool is_ref = options.weights == "ref";
-    QUIRE_ASSIGN_OR_RETURN(
-        targets,
-        ParseTargetFlag(options.has_target ? options.target : (is_ref ? "cpu,cuda" : "cpu")));
+    QUIRE_ASSIGN_OR_RETURN(targets, ParseTargetFlag(options.has_target ? options.target : usual));
   }
   for (const TargetFlag& target : targets) {
     TargetRequest& request = options.assemble.targets.emplace_back();
     request.name = target.name;
     if (options.kv_dtype != "auto") request.kv_dtype = ParseDType(options.kv_dtype);
     request.page_tokens = options.page_tokens;
-    request.is_optional = !options.has_target && target.name != "cpu";
+    request.is_optional = !options.has_target && !is_plan && target.name != "cpu";
   }
   if (options.emit == "ir") {
     if (options.has_target && (targets.size() > 1 || !targets[0].architectures.empty())) {

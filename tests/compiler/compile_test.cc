@@ -189,33 +189,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "%y: weight: returns f32[4,8]\n  allowed: f32[T,V]"}),
     [](const auto& signature) { return signature.param.name; });
 
-TEST(RelowerTest, GivesWhatCompilingGave) {
-  const Module module = Llama(kTiny);
+TEST(RaisedModuleTest, RefusesIrThatThisBuildCannotRead) {
   plan::PlanT plan;
-  plan.ir = Print(module);
-  plan.tensors = testing::TensorsOf(module);
-  Target target;
-  target.page_tokens = 32;
-  target.kv_dtype = DType::kBF16;
-  absl::StatusOr<CompiledTarget> compiled =
-      CompileTarget(module, target, CompileOptions{}, plan.tensors);
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
-  plan.targets.push_back(std::make_unique<plan::TargetT>());
-  plan.targets[0]->name = "cpu";
-  plan.targets[0]->page_tokens = 32;
-  plan.targets[0]->kv_layers.push_back(std::make_unique<plan::KvLayerT>());
-  plan.targets[0]->kv_layers[0]->dtype = "bf16";
-  ASSERT_EQ(Relower(plan, CompileOptions{}), absl::OkStatus());
-  ASSERT_EQ(plan.targets.size(), 1u);
-  EXPECT_EQ(plan.targets[0]->programs[0]->ir, compiled->target.programs[0]->ir);
-  EXPECT_EQ(plan.targets[0]->page_tokens, 32);
-  EXPECT_EQ(plan.op_table_hash, OpTableHash());
-}
-
-TEST(RelowerTest, RefusesIrThatThisBuildCannotRead) {
-  plan::PlanT plan;
+  plan.ir = Print(Llama(kTiny));
+  const absl::StatusOr<Module> module = RaisedModule(plan);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(Print(*module), plan.ir);
   plan.ir = "func @step(%ids: i32[T]) { %y = frobnicate %ids : i32[T] return %y }";
-  const absl::Status status = Relower(plan, CompileOptions{});
+  const absl::Status status = RaisedModule(plan).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("the plan's embedded IR is not valid in this build\n  from: ir:1:"));

@@ -149,6 +149,16 @@ class RunTest(QuireTest):
         out, _ = self.quire("run", "again.qplan", "-p", PROMPTS[0], "-n", "24", "--logprobs", "--output=json")
         self.assertEqual(json.loads(out)["results"], expected)
 
+    def test_flags_of_a_plan_lowered_again(self):
+        _, err = self.quire("compile", "story.qplan", "-o", "again.qplan", "--kv-dtype=f32", "--page-tokens=4", "--explain")
+        self.assertIn("recognise-attention", err)
+        summary = json.loads(self.quire("dump", "again.qplan", "--format=json")[0])
+        self.assertEqual([target["name"] for target in summary["targets"]], ["cpu", "cuda"])
+        memory, _ = self.quire("dump", "again.qplan", "--output=memory")
+        self.assertIn("pages of 4 tokens", memory)
+        # Five layers of two KV heads of 16, for K and V, in four bytes.
+        self.assertEqual(summary["targets"][0]["kv_bytes_per_token"], 5 * 2 * 16 * 2 * 4)
+
 
 class LogprobsNeedAFormat(QuireTest):
     def test_text_has_no_room(self):
