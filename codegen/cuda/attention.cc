@@ -244,11 +244,15 @@ class CudaAttention : public CudaKernel {
 
   bool fits() const { return few_.stages >= 2 && many_.stages > 0; }
 
-  // Tiles of few rows, then those of many where the step may have any.
+  // Sequences of few rows, then those of many where the step may have any.
   CudaLaunches Launches(int64_t rows) const override {
+    const int64_t few_most = kFewRowsMost / group();
     CudaLaunches step;
     step.launches.push_back(Launch(0, few_));
-    if (rows * group() > kFewRowsMost) step.launches.push_back(Launch(1, many_));
+    step.launches.back().most_rows = few_most;
+    if (rows <= few_most) return step;
+    step.launches.push_back(Launch(1, many_));
+    step.launches.back().least_rows = few_most + 1;
     return step;
   }
 

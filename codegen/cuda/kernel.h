@@ -7,11 +7,12 @@
 // A step's grids, pointers and workspace depend on the number of rows that the step is padded to
 // (its bucket) and on nothing else, so that a captured graph is right for every batch of that many
 // rows: what varies is read from device memory at fixed places, the step's block
-// (codegen/cuda/kernels/step.cuh).
+// (codegen/cuda/kernels/step.cuh). Launches that have nothing to do for a batch may be left out.
 #ifndef QUIRE_CODEGEN_CUDA_KERNEL_H_
 #define QUIRE_CODEGEN_CUDA_KERNEL_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +78,12 @@ struct CudaLaunch {
   int grid = 1;
   std::vector<CudaArgument> arguments;
   std::vector<CudaTensorMap> tensor_maps;
+  // It has work only where a sequence has so many rows of the step, and is left out elsewhere.
+  int64_t least_rows = 0, most_rows = std::numeric_limits<int64_t>::max();
+
+  bool HasWork(int64_t sequence_rows) const {
+    return least_rows <= sequence_rows && sequence_rows <= most_rows;
+  }
 };
 
 struct CudaLaunches {

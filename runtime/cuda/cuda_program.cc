@@ -100,7 +100,14 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
                                   PagesOfStep(step, page_tokens, caches_)}));
   QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages, encoder_pages));
   const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, caches_, staged_block_.data());
-  return Prepared{{T, R}, bucket, bytes};
+  uint64_t work = 0;
+  for (size_t i = 0; i < bucket->ranges.size(); ++i) {
+    const auto [least, most] = bucket->ranges[i];
+    for (const SequenceRows& sequence : step.sequences) {
+      if (least <= sequence.rows && sequence.rows <= most) work |= uint64_t{1} << i;
+    }
+  }
+  return Prepared{{T, R}, bucket, work, bytes};
 }
 
 absl::Status CudaProgram::CopyBlock(const Prepared& prepared) {
@@ -113,20 +120,30 @@ absl::Status CudaProgram::CopyBlock(const Prepared& prepared) {
 absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& pool,
                                                     size_t logit_floats) {
   QUIRE_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(step, pool, logit_floats));
-  Bucket& bucket = *prepared.bucket;
   const bool is_graph = prepared.key.first <= kGraphRows && !device_.options().eager;
-  if (is_graph && bucket.graph == nullptr) QUIRE_RETURN_IF_ERROR(Capture(&bucket));
+  CuGraphExec* graph = is_graph ? &prepared.bucket->graphs[prepared.work] : nullptr;
+  if (is_graph && *graph == nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(*graph, Capture(prepared));
+  }
   QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
   QUIRE_RETURN_IF_ERROR(SendStates(step));
   QUIRE_RETURN_IF_ERROR(
-      is_graph ? context_.Check(context_.driver().GraphLaunch(bucket.graph, context_.stream()),
+      is_graph ? context_.Check(context_.driver().GraphLaunch(*graph, context_.stream()),
                                 "launching a step")
-               : Enqueue(bucket));
+               : Enqueue(prepared));
   return prepared.key;
 }
 
-absl::Status CudaProgram::Enqueue(const Bucket& bucket) {
-  for (const Call& call : bucket.calls) QUIRE_RETURN_IF_ERROR(Enqueue(call));
+bool CudaProgram::HasWork(const Prepared& prepared, const Call& call) {
+  const std::vector<RowRange>& ranges = prepared.bucket->ranges;
+  const auto range = std::find(ranges.begin(), ranges.end(), call.sequence_rows) - ranges.begin();
+  return prepared.work >> range & 1;
+}
+
+absl::Status CudaProgram::Enqueue(const Prepared& prepared) {
+  for (const Call& call : prepared.bucket->calls) {
+    if (HasWork(prepared, call)) QUIRE_RETURN_IF_ERROR(Enqueue(call));
+  }
   return absl::OkStatus();
 }
 
@@ -148,20 +165,22 @@ absl::Status CudaProgram::Enqueue(const Call& call) {
       "launching a kernel");
 }
 
-absl::Status CudaProgram::Capture(Bucket* bucket) {
+absl::StatusOr<CuGraphExec> CudaProgram::Capture(const Prepared& prepared) {
   const CudaDriver& driver = context_.driver();
   QUIRE_RETURN_IF_ERROR(context_.Check(
       driver.StreamBeginCapture(context_.stream(), kCaptureThreadLocal), "capturing a step"));
-  const absl::Status enqueued = Enqueue(*bucket);
+  const absl::Status enqueued = Enqueue(prepared);
   CuGraph graph = nullptr;
+  CuGraphExec exec = nullptr;
   absl::Status status =
       context_.Check(driver.StreamEndCapture(context_.stream(), &graph), "capturing a step");
   if (!enqueued.ok()) status = enqueued;
   if (status.ok()) {
-    status = context_.Check(driver.GraphInstantiate(&bucket->graph, graph, 0), "making a graph");
+    status = context_.Check(driver.GraphInstantiate(&exec, graph, 0), "making a graph");
   }
   if (graph != nullptr) driver.GraphDestroy(graph);
-  return status;
+  if (!status.ok()) return status;
+  return exec;
 }
 
 }  // namespace quire

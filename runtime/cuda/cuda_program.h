@@ -4,8 +4,8 @@
 // and of rows with logits (R). What a bucket launches is resolved once: kernels, grids and
 // arguments depend on the bucket, on the pool and on where the program's memory lies, and on
 // nothing else. Of small buckets it is captured as a graph; large ones are launched one by one,
-// which the device does not notice. A step is one copy to the device, these launches, and one copy
-// of the logits back.
+// which the device does not notice. A step is one copy to the device, those of these launches that
+// have work in it, and one copy of the logits back.
 //
 // Memory, each in one piece that grows when a step needs more (then everything is resolved again):
 //   arena      activations, by the plan's closed form at the greatest bucket
@@ -95,9 +95,11 @@ class CudaProgram : public Program {
     bool is_used = false;
   };
   static constexpr size_t kNoLaunch = ~size_t{0};
+  using RowRange = std::pair<int64_t, int64_t>;  // the least, the most
   // A launch as the driver takes it.
   struct Call {
     size_t launch = kNoLaunch;  // index into launches_, but for what prepares kernels
+    RowRange sequence_rows;     // of some sequence: otherwise it is left out
     CuFunction function = nullptr;
     unsigned grid = 1, threads = 1, shared_bytes = 0;
     std::vector<uint64_t> words;
@@ -107,7 +109,8 @@ class CudaProgram : public Program {
   // A bucket, resolved.
   struct Bucket {
     std::vector<Call> calls;
-    CuGraphExec graph = nullptr;
+    std::vector<RowRange> ranges;            // those of the calls, each once
+    std::map<uint64_t, CuGraphExec> graphs;  // by the ranges that steps have
     uint64_t last_step = 0;
   };
   using Key = std::pair<int64_t, int64_t>;  // T, R
@@ -115,6 +118,7 @@ class CudaProgram : public Program {
   struct Prepared {
     Key key;
     Bucket* bucket = nullptr;
+    uint64_t work = 0;  // bit i: some sequence has so many rows as bucket->ranges[i] says
     int64_t block_bytes = 0;
   };
   class StepMemory;  // of a step that is watched (cuda_program_watch.cc)
@@ -183,9 +187,10 @@ class CudaProgram : public Program {
   absl::Status SendStates(const Step& step);
   absl::Status Bring(void* to, CuDevicePtr from, size_t bytes);
   absl::Status BringLogits(const Key& key, absl::Span<float> logits);
-  absl::Status Enqueue(const Bucket& bucket);
+  static bool HasWork(const Prepared& prepared, const Call& call);
+  absl::Status Enqueue(const Prepared& prepared);
   absl::Status Enqueue(const Call& call);
-  absl::Status Capture(Bucket* bucket);
+  absl::StatusOr<CuGraphExec> Capture(const Prepared& prepared);
 
   CudaDevice& device_;
   const CudaContext& context_;

@@ -140,7 +140,9 @@ std::vector<MemoryUse> CudaProgram::Memory() const {
 }
 
 void CudaProgram::Forget(std::map<Key, Bucket>::iterator bucket) {
-  if (bucket->second.graph != nullptr) context_.driver().GraphExecDestroy(bucket->second.graph);
+  for (const auto& [work, graph] : bucket->second.graphs) {
+    if (graph != nullptr) context_.driver().GraphExecDestroy(graph);
+  }
   resolved_.erase(bucket);
 }
 
@@ -193,6 +195,13 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
       bucket->calls.push_back(std::move(call));
     }
   }
+  for (const Call& call : bucket->calls) {
+    std::vector<RowRange>& ranges = bucket->ranges;
+    if (std::find(ranges.begin(), ranges.end(), call.sequence_rows) == ranges.end()) {
+      ranges.push_back(call.sequence_rows);
+    }
+  }
+  if (bucket->ranges.size() > 64) return absl::InternalError("cuda: too many kinds of launches");
   return absl::OkStatus();
 }
 
@@ -205,6 +214,7 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
   call.grid = static_cast<unsigned>(launch.grid);
   call.threads = static_cast<unsigned>(entry.block_threads);
   call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
+  call.sequence_rows = {launch.least_rows, launch.most_rows};
   call.words.reserve(launch.arguments.size());
   call.maps.reserve(launch.tensor_maps.size());
   for (const CudaArgument& argument : launch.arguments) {

@@ -95,7 +95,7 @@ absl::Status CudaProgram::RunWatched(const Step& step, PagePool& pool, absl::Spa
   const StepMemory memory(*this, step, dynamic_cast<const CudaPagePool&>(pool), prepared.key);
   const std::vector<Call>& calls = prepared.bucket->calls;
   for (size_t i = 0; i < calls.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(Enqueue(calls[i]));
+    if (HasWork(prepared, calls[i])) QUIRE_RETURN_IF_ERROR(Enqueue(calls[i]));
     const bool is_last = i + 1 == calls.size() || calls[i + 1].launch != calls[i].launch;
     // What prepares kernels, and what finds the greatest logits, are none of the plan's launches.
     if (!is_last || calls[i].launch >= plan_launches_) continue;

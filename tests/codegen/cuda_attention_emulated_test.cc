@@ -266,6 +266,8 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
     const typename Kernel::Operands operands{q.data(),    pool.data(), bias.data(),  sinks.data(),
                                              tree.data(), y.data(),    pages.data(), plan_bytes};
     for (const CudaLaunch& launch : launches.launches) {
+      const auto has_work = [&](const Part& part) { return launch.HasWork(part.rows); };
+      if (std::none_of(parts.begin(), parts.end(), has_work)) continue;
       const bool few = launch.entry == 0;
       RunGrid({launch.grid, few ? Kernel::kFewThreads : Kernel::kManyThreads, Kernel::kSharedBytes,
                q.data(), q.size() * sizeof(Element), seed + static_cast<uint64_t>(layer)},

@@ -99,7 +99,7 @@ TEST(CudaAttentionTest, BiasesByBucketsAreReadByDistance) {
             absl::StatusCode::kUnimplemented);
 }
 
-// Launches say nothing of the batch but its bucket.
+// Launches say nothing of the batch but its bucket, and which sequences they have work for.
 TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   AttentionSpec spec = Spec(32, 8, 128);
   spec.bias_distances = 128;
@@ -110,6 +110,10 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   ASSERT_EQ(step.launches.size(), 1u);  // 8 rows of 4 heads are few
   EXPECT_EQ(kernel->Launches(9).launches.size(), 2u);
   EXPECT_EQ(kernel->Launches(9).launches[1].grid, 132);
+  EXPECT_TRUE(kernel->Launches(9).launches[0].HasWork(8));
+  EXPECT_FALSE(kernel->Launches(9).launches[0].HasWork(9));
+  EXPECT_FALSE(kernel->Launches(9).launches[1].HasWork(8));
+  EXPECT_TRUE(kernel->Launches(9).launches[1].HasWork(9));
   EXPECT_EQ(step.launches[0].grid, 264);
   EXPECT_EQ(step.workspace_bytes, 0);
   using Kind = CudaArgument::Kind;

@@ -74,6 +74,7 @@ void AttentionStep::SetBatch(const std::vector<Part>& parts, const std::vector<i
     header.pages += static_cast<int>((part.context + page_tokens - 1) / page_tokens);
   }
   header.sequences = static_cast<int>(parts.size());
+  parts_ = parts;
   gpu_.Upload(header_, &header, sizeof header);
   gpu_.Upload(sequences_, sequences.data(), sequences.size() * sizeof sequences[0]);
   if (!pages.empty()) gpu_.Upload(pages_, pages.data(), pages.size() * 4);
@@ -134,6 +135,8 @@ void AttentionStep::Prepare() const {
 
 void AttentionStep::Attend(CuDevicePtr layer, CuDevicePtr pages, bool dependent) const {
   for (const CudaLaunch& launch : launches_.launches) {
+    const auto has_work = [&](const Part& part) { return launch.HasWork(part.rows); };
+    if (!std::any_of(parts_.begin(), parts_.end(), has_work)) continue;
     Launch(launch, layer, pages == 0 ? pages_ : pages, dependent);
   }
 }

@@ -44,7 +44,7 @@ class AttentionStep {
   CuDevicePtr AddPages(const std::vector<int>& pages);
 
   void Prepare() const;  // once a step
-  // `pages` 0: those of SetBatch.
+  // What the batch of SetBatch has work for. `pages` 0: those of SetBatch.
   void Attend(CuDevicePtr layer, CuDevicePtr pages = 0, bool dependent = true) const;
 
  private:
@@ -56,6 +56,7 @@ class AttentionStep {
   CudaLaunches launches_;
   CuDevicePtr header_ = 0, sequences_ = 0, pages_ = 0, plan_ = 0;
   std::vector<CuDevicePtr> more_pages_;
+  std::vector<Part> parts_;
 };
 
 int CheckAttention(const Gpu& gpu, bool quick);
