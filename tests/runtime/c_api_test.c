@@ -143,6 +143,7 @@ static void TestEncoder(const char* plan) {
   quire_request request;
   quire_request_init(model, &request);
   EXPECT(request.beams == 1 && request.forced_bos >= 0);
+  EXPECT(request.max_tokens == 0 && request.max_length == 16);
   EXPECT(quire_engine_submit(engine, &request, NULL) == QUIRE_INVALID_ARGUMENT);
   EXPECT(strstr(quire_last_error(), "source") != NULL);
   request.source = "3/3/84";
