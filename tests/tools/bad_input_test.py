@@ -68,6 +68,12 @@ class ModelTest(QuireTest):
         _, err = self.quire("compile", "model", "--force")
         self.assertRegex(err, r"(?m)^note +9 tensors of the checkpoint are not used: model\.layers\.1\.[^,]+, .*, \.\.\.$")
 
+    def test_configuration_that_ends_early(self):
+        folder = write_llama(self.folder / "model")
+        (folder / "config.json").write_text('{"model_type": "llama", "hidden_')
+        error = self.error("compile", "model", code=UNSUPPORTED)
+        self.assertIn("model/config.json:1:33: not JSON\n  fix: correct the file there", error)
+
     def test_no_model(self):
         (self.folder / "empty").mkdir()
         self.assertIn("neither model.safetensors nor", self.error("compile", "empty", code=UNSUPPORTED))
