@@ -148,8 +148,15 @@ absl::Status CheckBeams(const RequestLimits& limits, const Request& request) {
                absl::StrCat("1 .. ", beam.beams));
   }
   if (!request.stop.empty()) return bad("a stop string for beams", "stop_ids");
-  if (request.sampling.temperature == 0) return absl::OkStatus();
-  return bad(absl::StrCat("temperature=", request.sampling.temperature, " for beams"),
+  const SamplingParams& sampling = request.sampling;
+  if (sampling.presence_penalty != 0 || sampling.frequency_penalty != 0) {
+    return bad("a presence or frequency penalty for beams", "repetition_penalty");
+  }
+  if (sampling.logprobs || sampling.top_logprobs > 0) {
+    return bad("logprobs of beams", "none, a beam has a score");
+  }
+  if (sampling.temperature == 0) return absl::OkStatus();
+  return bad(absl::StrCat("temperature=", sampling.temperature, " for beams"),
              "0, beams are not drawn");
 }
 

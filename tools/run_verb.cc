@@ -215,7 +215,8 @@ absl::Status Generate(Engine& engine, RunOutput& output, Progress& progress, Tim
 }
 
 // What only the plan can tell of flags that would have no effect.
-absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info, const BeamParams& beam) {
+absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
+                        const SamplingParams& sampling, const BeamParams& beam) {
   if (options.output == "text" && !info.has_tokenizer) {
     return WithLine(
         absl::InvalidArgumentError("the plan has no tokenizer, so that there is no text to print"),
@@ -229,7 +230,13 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info, const 
     return idle("--length-penalty", "--beams=2 or more");
   if (beam.beams == 1 && options.early_stopping)
     return idle("--early-stopping", "--beams=2 or more");
-  if (beam.beams > 1 && options.sampling.logprobs) return idle("--logprobs", "--beams=1");
+  if (beam.beams > 1) {
+    if (options.sampling.logprobs) return idle("--logprobs", "--beams=1");
+    if (options.sampling.presence_penalty != 0) return idle("--presence-penalty", "--beams=1");
+    if (options.sampling.frequency_penalty != 0) return idle("--frequency-penalty", "--beams=1");
+  } else if (options.samples > 1 && sampling.temperature == 0) {
+    return idle("--samples", "a --temperature above 0, or --beams: greedy ones are all the same");
+  }
   const bool has_text = !options.prompts.empty() || !options.prompt_files.empty() ||
                         !options.sources.empty() || !options.source_files.empty();
   if (options.no_special && !has_text && !info.has_encoder) {
@@ -266,7 +273,7 @@ absl::Status Run(RunOptions& options) {
   QUIRE_RETURN_IF_ERROR(AddStates(options, info.states_width, &prompts));
   const SamplingParams sampling = ChooseSampling(options, info.sampling);
   const BeamParams beam = ChooseBeams(options, info.beam, sampling);
-  QUIRE_RETURN_IF_ERROR(CheckFlags(options, info, beam));
+  QUIRE_RETURN_IF_ERROR(CheckFlags(options, info, sampling, beam));
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
   // The engine calls it cache_bytes.

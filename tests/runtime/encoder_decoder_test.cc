@@ -221,6 +221,12 @@ TEST_P(EncoderDecoderTest, RequestsThatCannotBeAreRefused) {
   request.samples = 5;
   refused(request, "samples=5 of 4 beams");
   request.samples = 1;
+  request.sampling.logprobs = true;
+  refused(request, "logprobs of beams");
+  request.sampling.logprobs = false;
+  request.sampling.frequency_penalty = 0.5;
+  refused(request, "a presence or frequency penalty for beams");
+  request.sampling.frequency_penalty = 0;
   request.sampling.temperature = 1;
   refused(request, "temperature=1 for beams");
   if (model_->info().max_source > 0) {
