@@ -85,6 +85,11 @@ absl::StatusOr<std::unique_ptr<CudaPagePool>> CudaPagePool::Create(const CudaCon
   return pool;
 }
 
+CudaPagePool::~CudaPagePool() {
+  // What fills them may still run.
+  if (context_.MakeCurrent().ok()) context_.Synchronize().IgnoreError();
+}
+
 bool CudaPagePool::Has(const CudaPageLayout& layout) const {
   return std::equal(layers_.begin(), layers_.end(), layout.layer_bytes.begin(),
                     layout.layer_bytes.end(),

@@ -36,6 +36,8 @@ class CudaPagePool : public PagePool {
                                                               const CudaPageLayout& layout,
                                                               int32_t pages);
 
+  ~CudaPagePool() override;
+
   int32_t page_count() const override { return pages_; }
   int64_t page_bytes() const override { return page_bytes_; }
   // In the order of steps: what ran before sees the page as it was.

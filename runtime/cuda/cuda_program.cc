@@ -20,6 +20,7 @@ CudaProgram::~CudaProgram() {
   if (!context_.MakeCurrent().ok()) return;
   context_.Synchronize().IgnoreError();
   ForgetAll();
+  if (sent_ != nullptr) context_.driver().EventDestroy(sent_);
   for (CuLibrary library : libraries_) context_.driver().LibraryUnload(library);
 }
 
@@ -33,7 +34,8 @@ absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float
 }
 
 absl::Status CudaProgram::BringLogits(const Key& key, absl::Span<float> logits) {
-  if (!result_.has_value()) return context_.Synchronize();
+  // Who reads what encode leaves comes after it in the stream.
+  if (!result_.has_value()) return absl::OkStatus();
   return Bring(
       logits.data(),
       arena_.at() + static_cast<uint64_t>(Evaluate(buffers_[*result_], key.first, key.second)),
@@ -99,6 +101,9 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
   QUIRE_RETURN_IF_ERROR(MakeRoom({T, R, static_cast<int64_t>(step.sequences.size()),
                                   PagesOfStep(step, page_tokens, caches_)}));
   QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages, encoder_pages));
+  // The step before may not have run yet.
+  QUIRE_RETURN_IF_ERROR(
+      context_.Check(context_.driver().EventSynchronize(sent_), "copying a step"));
   const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, caches_, staged_block_.data());
   uint64_t work = 0;
   for (size_t i = 0; i < bucket->ranges.size(); ++i) {
@@ -110,11 +115,14 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
   return Prepared{{T, R}, bucket, work, bytes};
 }
 
-absl::Status CudaProgram::CopyBlock(const Prepared& prepared) {
-  return context_.Check(context_.driver().MemcpyHtoDAsync(block_.at(), staged_block_.data(),
-                                                          static_cast<size_t>(prepared.block_bytes),
-                                                          context_.stream()),
-                        "copying a step");
+absl::Status CudaProgram::Send(const Step& step, const Prepared& prepared) {
+  const CudaDriver& driver = context_.driver();
+  QUIRE_RETURN_IF_ERROR(context_.Check(
+      driver.MemcpyHtoDAsync(block_.at(), staged_block_.data(),
+                             static_cast<size_t>(prepared.block_bytes), context_.stream()),
+      "copying a step"));
+  QUIRE_RETURN_IF_ERROR(SendStates(step));
+  return context_.Check(driver.EventRecord(sent_, context_.stream()), "copying a step");
 }
 
 absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& pool,
@@ -125,8 +133,7 @@ absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& 
   if (is_graph && *graph == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(*graph, Capture(prepared));
   }
-  QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
-  QUIRE_RETURN_IF_ERROR(SendStates(step));
+  QUIRE_RETURN_IF_ERROR(Send(step, prepared));
   QUIRE_RETURN_IF_ERROR(
       is_graph ? context_.Check(context_.driver().GraphLaunch(*graph, context_.stream()),
                                 "launching a step")

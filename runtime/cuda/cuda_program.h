@@ -5,7 +5,7 @@
 // arguments depend on the bucket, on the pool and on where the program's memory lies, and on
 // nothing else. Of small buckets it is captured as a graph; large ones are launched one by one,
 // which the device does not notice. A step is one copy to the device, those of these launches that
-// have work in it, and one copy of the logits back.
+// have work in it, and one copy of the logits back; what has none, as `encode`, is not waited for.
 //
 // Memory, each in one piece that grows when a step needs more (then everything is resolved again):
 //   arena      activations, by the plan's closed form at the greatest bucket
@@ -180,7 +180,8 @@ class CudaProgram : public Program {
 
   // Running (cuda_program.cc).
   absl::StatusOr<Prepared> Prepare(const Step& step, PagePool& pool, size_t logit_floats);
-  absl::Status CopyBlock(const Prepared& prepared);
+  // The block and the states of a step, from staged memory, which is free again after `sent_`.
+  absl::Status Send(const Step& step, const Prepared& prepared);
   absl::StatusOr<CudaPagePool*> PoolOf(PagePool* pool, const CudaPageLayout& layout) const;
   // Enqueues a step; returns its buckets.
   absl::StatusOr<Key> Start(const Step& step, PagePool& pool, size_t logit_floats);
@@ -218,6 +219,7 @@ class CudaProgram : public Program {
   Room room_;
   CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_, greatest_;
   PinnedMemory staged_block_, staged_states_, staged_greatest_;
+  CuEvent sent_ = nullptr;
   std::map<Key, Bucket> resolved_;
   std::pair<uint64_t, uint64_t> pool_numbers_;  // that resolved_ is for
   uint64_t steps_ = 0;

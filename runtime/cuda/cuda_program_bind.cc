@@ -140,6 +140,8 @@ std::vector<MemoryUse> CudaProgram::Memory() const {
 }
 
 void CudaProgram::Forget(std::map<Key, Bucket>::iterator bucket) {
+  // Of a step that was not waited for, it may still run.
+  if (!bucket->second.graphs.empty()) context_.Synchronize().IgnoreError();
   for (const auto& [work, graph] : bucket->second.graphs) {
     if (graph != nullptr) context_.driver().GraphExecDestroy(graph);
   }

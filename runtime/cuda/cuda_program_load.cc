@@ -38,7 +38,10 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(CudaDevice& devic
     return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
   }
   std::unique_ptr<CudaProgram> loaded(new CudaProgram(device));
-  QUIRE_RETURN_IF_ERROR(device.context().MakeCurrent());
+  const CudaContext& context = device.context();
+  QUIRE_RETURN_IF_ERROR(context.MakeCurrent());
+  QUIRE_RETURN_IF_ERROR(
+      context.Check(context.driver().EventCreate(&loaded->sent_, 0), "making an event"));
   for (const auto& buffer : program->buffers) {
     loaded->buffers_.push_back(*buffer->offset);
     loaded->buffer_bytes_.push_back(*buffer->bytes);

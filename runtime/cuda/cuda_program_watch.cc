@@ -90,8 +90,7 @@ class CudaProgram::StepMemory : public LaunchMemory {
 absl::Status CudaProgram::RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,
                                      LaunchWatcher watcher) {
   QUIRE_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(step, pool, logits.size()));
-  QUIRE_RETURN_IF_ERROR(CopyBlock(prepared));
-  QUIRE_RETURN_IF_ERROR(SendStates(step));
+  QUIRE_RETURN_IF_ERROR(Send(step, prepared));
   const StepMemory memory(*this, step, dynamic_cast<const CudaPagePool&>(pool), prepared.key);
   const std::vector<Call>& calls = prepared.bucket->calls;
   for (size_t i = 0; i < calls.size(); ++i) {

@@ -186,6 +186,42 @@ TEST(CudaEncoderProgramTest, WhatIsMissingOrOfAnotherProgramIsRefused) {
   EXPECT_EQ(run(9, cross->get()), absl::StatusCode::kInvalidArgument);
 }
 
+// The host prepares the next inputs while the device encodes, and overwrites nothing that it has
+// not fetched.
+TEST(CudaEncoderProgramTest, EncodeIsNotWaitedFor) {
+  const CudaPlan plan("bart");
+  Rig rig(plan);
+  const Loaded& loaded = rig.loaded;
+  auto own = loaded.program->CreatePool(1), cross = loaded.encoder->CreatePool(3);
+  ASSERT_TRUE(own.ok() && cross.ok());
+  const std::vector<int32_t> position = {0}, row = {0}, own_pages = {0};
+  const std::vector<std::vector<int32_t>> pages = {{0}, {1}, {2}};
+  const auto encode = [&](int32_t id, size_t table) {
+    const std::vector<int32_t> ids = {id, id + 1};
+    const std::vector<int32_t> positions = {0, 1};
+    const std::vector<SequenceRows> whole = {{0, 2, 2, pages[table]}};
+    const absl::Status status = loaded.encoder->Run({ids, positions, {}, whole}, **cross, {});
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  const auto step = [&](size_t table) {
+    const std::vector<int32_t> id = {3};
+    const std::vector<SequenceRows> one = {{0, 1, 1, own_pages, 2, pages[table]}};
+    std::vector<float> logits(static_cast<size_t>(testing::ReadFixture("bart")->vocab_size));
+    const absl::Status status =
+        loaded.program->Run({id, position, row, one, cross->get()}, **own, absl::MakeSpan(logits));
+    EXPECT_TRUE(status.ok()) << status;
+    return logits;
+  };
+  encode(5, 0);
+  const std::vector<float> expected = step(0);
+  const size_t launches = rig.gpu.launches.size();
+  encode(5, 1);
+  EXPECT_EQ(rig.gpu.launches.size(), launches);
+  encode(9, 2);
+  EXPECT_TRUE(step(1) == expected);
+  EXPECT_FALSE(step(2) == expected);
+}
+
 // The embedding, which both programs read, is in the device's memory once, and stays for either.
 TEST(CudaEncoderProgramTest, ProgramsOfOneSourceShareTheirWeights) {
   const Fixture fixture = *testing::ReadFixture("t5");
