@@ -57,6 +57,31 @@ absl::StatusOr<Dumped> DumpPasses(const PlanFile& file, const DumpOptions& optio
 
 namespace {
 
+// What a kernel computes in each program, by the names of the values in its IR.
+struct KernelLaunches {
+  int64_t count = 0;
+  std::string text;  // "2 in step (%l0.up, %l1.up), 1 in encode (%e0.up)"
+  ordered_json by_program = ordered_json::object();
+};
+
+KernelLaunches LaunchesOf(const plan::TargetT& target, size_t kernel) {
+  KernelLaunches launches;
+  for (const auto& program : target.programs) {
+    std::vector<std::string> names;
+    for (const auto& launch : program->launches) {
+      if (launch->kernel == kernel) names.push_back(launch->name);
+    }
+    if (names.empty()) continue;
+    launches.count += static_cast<int64_t>(names.size());
+    const std::string last = names.size() > 2 ? " .. " : ", ";
+    absl::StrAppend(&launches.text, launches.text.empty() ? "" : ", ", names.size(), " in ",
+                    program->name, " (%", names.front(),
+                    names.size() > 1 ? absl::StrCat(last, "%", names.back()) : "", ")");
+    launches.by_program[program->name] = std::move(names);
+  }
+  return launches;
+}
+
 // "" where any target's kernels will do.
 absl::string_view TargetOfEmit(absl::string_view emit) {
   if (emit == "spec") return "";
@@ -81,17 +106,17 @@ absl::StatusOr<Dumped> DumpKernels(const PlanFile& file, const DumpOptions& opti
   if (wanted == "cuda") {
     QUIRE_ASSIGN_OR_RETURN(cuda, CudaKernelTexts(file, *target, options.emit, architecture));
   }
-  std::vector<int64_t> launches(target->kernels.size());
-  for (const auto& program : target->programs) {
-    for (const auto& launch : program->launches) ++launches[launch->kernel];
-  }
   Dumped dumped;
   dumped.json = ordered_json::array();
   for (size_t i = 0; i < target->kernels.size(); ++i) {
     const std::string& spec = target->kernels[i]->spec;
-    ordered_json kernel = {{"kernel", i}, {"launches", launches[i]}, {"spec", spec}};
+    const KernelLaunches launches = LaunchesOf(*target, i);
+    ordered_json kernel = {{"kernel", i},
+                           {"launches", launches.count},
+                           {"launches_by_program", launches.by_program},
+                           {"spec", spec}};
     absl::StrAppend(&dumped.text, i == 0 ? "" : "\n", "// kernel ", i,
-                    ", launches in a step: ", launches[i], "\n", spec, "\n");
+                    ", launches: ", launches.text, "\n", spec, "\n");
     for (const auto& binary : target->kernels[i]->binaries) {
       kernel["binaries"].push_back({{"architecture", binary->architecture},
                                     {"entry", binary->entry},

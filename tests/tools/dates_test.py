@@ -84,6 +84,19 @@ class DatesTest(QuireTest):
         self.assertIn("kv_append", encode)
         self.assertIn("launches to encode", self.quire("dump", "dates.qplan")[0])
 
+    def test_dump_says_that_a_step_projects_only_queries_for_cross_attention(self):
+        for target in ("cpu", "cuda"):
+            out, _ = self.quire("dump", "dates.qplan", "--output=kernels", "--format=json", f"--target={target}")
+            launched = {"step": [], "encode": []}
+            for kernel in json.loads(out):
+                if kernel["spec"].startswith("linear "):
+                    for program, values in kernel["launches_by_program"].items():
+                        launched[program] += [value for value in values if "cross_" in value]
+            self.assertEqual({value.split(".")[1] for value in launched["step"]}, {"cross_q"})
+            self.assertEqual(launched["encode"], ["cross_k_cross_v"])
+        self.assertRegex(self.quire("dump", "dates.qplan", "--output=kernels")[0],
+                         r"// kernel \d+, launches: \d+ in step \(%l0\.cross_q")
+
     def test_the_plan_means_its_definition(self):
         out, _ = self.quire("verify", "dates.qplan", "--steps=4")
         self.assertNotIn("DIFFERS", out)
