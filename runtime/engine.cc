@@ -50,17 +50,18 @@ StepRoom EncoderRoomOf(const EngineOptions& options, int64_t max_source, int64_t
   return room;
 }
 
-// Pages of a pool: what `cache_bytes` allow, but no more than can be used by sequences of up to
-// `max_tokens`, 0 for any.
-absl::StatusOr<int32_t> PagesOf(const Program& program, int64_t cache_bytes, int64_t max_tokens,
-                                int32_t page_tokens, int32_t max_sequences) {
+// Pages of a pool: what one of so many shares of `cache_bytes` allows, but no more than can be used
+// by sequences of up to `max_tokens`, 0 for any.
+absl::StatusOr<int32_t> PagesOf(const Program& program, int64_t cache_bytes, int64_t shares,
+                                int64_t max_tokens, int32_t page_tokens, int32_t max_sequences) {
   // A page of a program that keeps nothing still costs its place in tables.
   const int64_t page_bytes = program.page_bytes() > 0 ? program.page_bytes() : 4096;
-  int64_t pages = cache_bytes / page_bytes;
+  int64_t pages = cache_bytes / shares / page_bytes;
   if (pages == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("engine: cache_bytes=", cache_bytes,
-                                                   " is less than one page",
-                                                   "\n  allowed: ", page_bytes, " or more"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine: cache_bytes=", cache_bytes, " is less than one page",
+                     shares == 1 ? "" : ", and one of an encoder's output",
+                     "\n  allowed: ", shares * page_bytes, " or more"));
   }
   if (max_tokens > 0) {
     const int64_t pages_of_one = (max_tokens + page_tokens - 1) / page_tokens;
@@ -115,17 +116,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineModel& model,
   // With an encoder, one half is for what it leaves.
   const int64_t shares = model.encoder == nullptr ? 1 : 2;
   const auto budget = [&]() -> absl::StatusOr<int64_t> {
-    int64_t bytes = options.cache_bytes;
-    if (bytes == 0) {
-      QUIRE_ASSIGN_OR_RETURN(bytes, model.program->SpareBytes());
-    }
-    return (bytes + shares - 1) / shares;
+    if (options.cache_bytes > 0) return options.cache_bytes;
+    return model.program->SpareBytes();
   };
   QUIRE_ASSIGN_OR_RETURN(int64_t bytes, budget());
   const auto pages_of = [&](const Program& program, int32_t wanted,
                             int64_t max_tokens) -> absl::StatusOr<int32_t> {
     if (wanted > 0) return wanted;
-    return PagesOf(program, bytes, max_tokens, model.page_tokens, options.max_sequences);
+    return PagesOf(program, bytes, shares, max_tokens, model.page_tokens, options.max_sequences);
   };
   QUIRE_ASSIGN_OR_RETURN(int64_t pages,
                          pages_of(*model.program, options.cache_pages, model.max_positions));

@@ -264,6 +264,14 @@ void PrintMemory(const Session& session, const Engine& engine) {
   }
 }
 
+// Of all pages that the engine has.
+int64_t CacheBytes(const Session& session, const Engine& engine) {
+  const EngineCounters counters = engine.counters();
+  const Program* encoder = session.model->encoder();
+  return counters.total_pages * session.model->program().page_bytes() +
+         (encoder == nullptr ? 0 : counters.total_encoder_pages * encoder->page_bytes());
+}
+
 absl::Status Run(RunOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, Prompts(options));
   Progress progress;
@@ -276,15 +284,14 @@ absl::Status Run(RunOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckFlags(options, info, sampling, beam));
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
-  // The engine calls it cache_bytes.
-  const auto with_memory = [](const absl::Status& status, int64_t bytes) {
-    return WithLine(status, "now", absl::StrCat("--memory=", bytes));
-  };
   absl::StatusOr<std::unique_ptr<Engine>> engine = session.model->CreateEngine(options.engine);
-  if (!engine.ok()) {
-    const int64_t asked = options.engine.cache_bytes;
-    return asked == 0 ? engine.status() : with_memory(engine.status(), asked);
-  }
+  // The engine calls it cache_bytes.
+  const int64_t asked = options.engine.cache_bytes;
+  const auto with_memory = [&](const absl::Status& status) {
+    const int64_t bytes = asked > 0 || !engine.ok() ? asked : CacheBytes(session, **engine);
+    return bytes == 0 ? status : WithLine(status, "now", absl::StrCat("--memory=", bytes));
+  };
+  if (!engine.ok()) return with_memory(engine.status());
   progress.Clear();
   if (options.verbose) PrintMemory(session, **engine);
   RunOutput output(options.output == "text"  ? RunFormat::kText
@@ -308,9 +315,7 @@ absl::Status Run(RunOptions& options) {
     }
     const absl::StatusOr<RequestId> id = (*engine)->Submit(std::move(request));
     if (absl::IsResourceExhausted(id.status())) {
-      return with_memory(
-          WithPrefix(id.status(), prompt.label),
-          int64_t{(*engine)->counters().total_pages} * session.model->program().page_bytes());
+      return with_memory(WithPrefix(id.status(), prompt.label));
     }
     if (!id.ok()) return WithPrefix(id.status(), prompt.label);
     output.Add(*id, options.samples, prompt.label, lead);

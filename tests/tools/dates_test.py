@@ -69,6 +69,13 @@ class DatesTest(QuireTest):
         self.assertIn("several prompts beside a source", message("--source", "May", "-p", "1", "-p", "2"))
         self.assertIn("beams", message("--source", "May 1 1999", "--beams=4", "--temperature=1"))
         self.assertIn("no prompt", message(code=USAGE))
+        # One half is for what the encoder leaves; two pages of each are 48 KiB.
+        for memory, beams in (("48KiB", 2), ("128KiB", 5)):
+            error = message("--source", "May 1", "--beams=64", f"--memory={memory}", code=RESOURCE)
+            self.assertIn("64 beams of a prompt of 1 tokens do not fit", error)
+            self.assertIn(f"allowed: beams up to {beams}\n", error)
+            self.assertIn(f"now: --memory={int(memory[:-3]) * 1024}", error)
+        self.assertIn("allowed: 24576 or more", message("--source", "May 1", "--memory=20KiB"))
         self.assertIn("--memory", message("--source", "5 June " * 8, "--memory=32KiB", code=RESOURCE))
         self.story()
         self.assertIn("needs a model with an encoder",
