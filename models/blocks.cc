@@ -71,4 +71,28 @@ Op* Activate(Builder& b, Op* x, const ActivationConfig& activation) {
   return b.Unary(OpKind::kGelu, x, {{AttrKind::kApproximate, activation.approximate}});
 }
 
+Op* Project(Builder& b, WeightsMap& weights, absl::string_view name, Op* x, WeightRequest request,
+            const ProjectionForm& form) {
+  const int64_t rows = request.extents[0];
+  if (form.transposed) std::swap(request.extents[0], request.extents[1]);
+  Op* w = weights.Get(b, absl::StrCat(name, ".w"), request);
+  if (form.transposed) w = b.Named(absl::StrCat(name, ".wt")).Transpose(w, {1, 0});
+  Op* bias = nullptr;
+  if (form.bias) {
+    request.part = "bias";
+    request.extents = {rows};
+    bias = weights.Get(b, absl::StrCat(name, ".b"), request);
+  }
+  return b.Named(name).Linear(x, w, bias);
+}
+
+Op* Normed(Builder& b, WeightsMap& weights, absl::string_view name, Op* x, WeightRequest request,
+           const NormForm& form) {
+  Op* w = weights.Get(b, absl::StrCat(name, ".w"), request);
+  if (form.kind == NormKind::kRms) return b.Named(name).RmsNorm(x, w, form.eps, form.weight_offset);
+  request.part = "bias";
+  Op* bias = weights.Get(b, absl::StrCat(name, ".b"), request);
+  return b.Named(name).LayerNorm(x, w, bias, form.eps);
+}
+
 }  // namespace quire

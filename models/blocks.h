@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "ir/builder.h"
 #include "models/config.h"
+#include "models/weights_map.h"
 
 namespace quire {
 
@@ -49,6 +50,27 @@ Op* Attend(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v, const Atte
 Op* Rotate(Builder& b, Op* x, Op* pos, Op* factors, const RopeConfig& rope, bool interleaved);
 
 Op* Activate(Builder& b, Op* x, const ActivationConfig& activation);
+
+struct ProjectionForm {
+  bool bias = false;
+  bool transposed = false;  // the matrix is stored [columns,rows]
+};
+
+// x [T,columns] times the matrix of `request`, whose extents are {rows,columns}. Results are `name`
+// and, after it, .w, .b and .wt.
+Op* Project(Builder& b, WeightsMap& weights, absl::string_view name, Op* x, WeightRequest request,
+            const ProjectionForm& form);
+
+struct NormForm {
+  NormKind kind = NormKind::kRms;
+  double eps = 0;
+  double weight_offset = 0;  // kRms
+};
+
+// x normed over its last extent, with the weight of `request` and where its kind has one the bias
+// beside it.
+Op* Normed(Builder& b, WeightsMap& weights, absl::string_view name, Op* x, WeightRequest request,
+           const NormForm& form);
 
 }  // namespace quire
 

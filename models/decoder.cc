@@ -267,31 +267,17 @@ class DecoderBuilder {
   Op* Norm(TensorRole role, int64_t layer, absl::string_view name, Op* x,
            const Dimension* over = nullptr) {
     const Dimension& dim = over == nullptr ? config_.width : *over;
-    WeightRequest request = {.role = role, .layer = layer, .extents = {dim}, .from = {&dim}};
-    Op* w = weights_.Get(b_, absl::StrCat(prefix_, name, ".w"), request);
-    if (config_.norm == NormKind::kRms) {
-      return Named(name).RmsNorm(x, w, config_.norm_eps, config_.norm_weight_offset);
-    }
-    request.part = "bias";
-    Op* bias = weights_.Get(b_, absl::StrCat(prefix_, name, ".b"), request);
-    return Named(name).LayerNorm(x, w, bias, config_.norm_eps);
+    return Normed(b_, weights_, absl::StrCat(prefix_, name), x,
+                  {.role = role, .layer = layer, .extents = {dim}, .from = {&dim}},
+                  {config_.norm, config_.norm_eps, config_.norm_weight_offset});
   }
 
-  // x [T,columns] times a matrix of rows x columns, stored that way or transposed.
   Op* Linear(TensorRole role, int64_t layer, absl::string_view name, Op* x, int64_t rows,
              int64_t columns, bool has_bias, std::vector<const Dimension*> from) {
-    const bool transposed = config_.transposed_linear;
-    WeightRequest request = {.role = role, .layer = layer, .from = std::move(from)};
-    request.extents = {transposed ? columns : rows, transposed ? rows : columns};
-    Op* w = weights_.Get(b_, absl::StrCat(prefix_, name, ".w"), request);
-    if (transposed) w = Named(absl::StrCat(name, ".wt")).Transpose(w, {1, 0});
-    Op* bias = nullptr;
-    if (has_bias) {
-      request.part = "bias";
-      request.extents = {rows};
-      bias = weights_.Get(b_, absl::StrCat(prefix_, name, ".b"), request);
-    }
-    return Named(name).Linear(x, w, bias);
+    return quire::Project(
+        b_, weights_, absl::StrCat(prefix_, name), x,
+        {.role = role, .layer = layer, .extents = {rows, columns}, .from = std::move(from)},
+        {has_bias, config_.transposed_linear});
   }
 
   Builder& Named(absl::string_view name) { return b_.Named(absl::StrCat(prefix_, name)); }

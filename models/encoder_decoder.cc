@@ -181,34 +181,25 @@ class EncoderDecoderBuilder {
   }
 
   Op* Norm(TensorRole role, int64_t layer, absl::string_view name, Op* x) {
-    WeightRequest request = {.role = role,
-                             .layer = layer,
-                             .encoder = encoder_,
-                             .extents = {config_.width},
-                             .from = {&config_.width}};
-    Op* w = weights_.Get(b_, absl::StrCat(prefix_, name, ".w"), request);
-    if (config_.norm == NormKind::kRms) return Named(name).RmsNorm(x, w, config_.norm_eps);
-    request.part = "bias";
-    Op* bias = weights_.Get(b_, absl::StrCat(prefix_, name, ".b"), request);
-    return Named(name).LayerNorm(x, w, bias, config_.norm_eps);
+    return Normed(b_, weights_, absl::StrCat(prefix_, name), x,
+                  {.role = role,
+                   .layer = layer,
+                   .encoder = encoder_,
+                   .extents = {config_.width},
+                   .from = {&config_.width}},
+                  {config_.norm, config_.norm_eps});
   }
 
   // x [rows,columns] times a matrix [n,columns].
   Op* Project(TensorRole role, int64_t layer, absl::string_view name, Op* x, int64_t n,
               int64_t columns, std::vector<const Dimension*> from) {
-    WeightRequest request = {.role = role,
-                             .layer = layer,
-                             .encoder = encoder_,
-                             .extents = {n, columns},
-                             .from = std::move(from)};
-    Op* w = weights_.Get(b_, absl::StrCat(prefix_, name, ".w"), request);
-    Op* bias = nullptr;
-    if (config_.bias) {
-      request.part = "bias";
-      request.extents = {n};
-      bias = weights_.Get(b_, absl::StrCat(prefix_, name, ".b"), request);
-    }
-    return Named(name).Linear(x, w, bias);
+    return quire::Project(b_, weights_, absl::StrCat(prefix_, name), x,
+                          {.role = role,
+                           .layer = layer,
+                           .encoder = encoder_,
+                           .extents = {n, columns},
+                           .from = std::move(from)},
+                          {config_.bias});
   }
 
   Builder& Named(absl::string_view name) { return b_.Named(absl::StrCat(prefix_, name)); }

@@ -87,6 +87,8 @@ EncoderDecoderConfig ReadMbart(KeyReader& keys);
 EncoderDecoderConfig ReadT5(KeyReader& keys);
 EncoderDecoderConfig ReadMt5(KeyReader& keys);
 absl::Span<const TensorName> LlamaNames();
+// A family's own names, which come first, and Llama's.
+std::vector<TensorName> WithLlamaNames(absl::Span<const TensorName> own);
 absl::Span<const TensorName> MllamaNames();
 absl::Span<const TensorName> Gemma3Names();
 absl::Span<const TensorName> Gpt2Names();

@@ -72,12 +72,7 @@ std::vector<RopeConfig> ReadRopes(KeyReader& keys, int64_t max_positions) {
 }  // namespace
 
 absl::Span<const TensorName> Gemma3Names() {
-  static const auto& names = *[] {
-    auto* own_first = new std::vector<TensorName>(std::begin(kOwnNames), std::end(kOwnNames));
-    const absl::Span<const TensorName> llama = LlamaNames();
-    own_first->insert(own_first->end(), llama.begin(), llama.end());
-    return own_first;
-  }();
+  static const auto& names = *new std::vector<TensorName>(WithLlamaNames(kOwnNames));
   return names;
 }
 

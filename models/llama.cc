@@ -4,6 +4,9 @@
 //   x += down(silu(gate(norm(x))) * up(norm(x)))
 //
 // Defaults for absent keys are those of transformers 5.24.
+#include <iterator>
+#include <vector>
+
 #include "models/family.h"
 #include "models/rope_config.h"
 
@@ -75,6 +78,12 @@ void ReadQwenWindows(KeyReader& keys, DecoderConfig& config) {
 }  // namespace
 
 absl::Span<const TensorName> LlamaNames() { return kNames; }
+
+std::vector<TensorName> WithLlamaNames(absl::Span<const TensorName> own) {
+  std::vector<TensorName> names(own.begin(), own.end());
+  names.insert(names.end(), std::begin(kNames), std::end(kNames));
+  return names;
+}
 
 DecoderConfig ReadLlama(KeyReader& keys) {
   DecoderConfig config = ReadShared(keys, /*kv_heads_required=*/false, 2048);

@@ -17,13 +17,7 @@
 namespace quire {
 namespace {
 
-constexpr TensorName kNames[] = {
-    {TensorRole::kEmbed, "embed_tokens"},
-    {TensorRole::kAttnNorm, "layers.{}.input_layernorm"},
-    {TensorRole::kQ, "layers.{}.self_attn.q_proj"},
-    {TensorRole::kK, "layers.{}.self_attn.k_proj"},
-    {TensorRole::kV, "layers.{}.self_attn.v_proj"},
-    {TensorRole::kAttnOut, "layers.{}.self_attn.o_proj"},
+constexpr TensorName kOwnNames[] = {
     {TensorRole::kCrossQ, "layers.{}.cross_attn.q_proj"},
     {TensorRole::kCrossK, "layers.{}.cross_attn.k_proj"},
     {TensorRole::kCrossV, "layers.{}.cross_attn.v_proj"},
@@ -32,12 +26,6 @@ constexpr TensorName kNames[] = {
     {TensorRole::kCrossKNorm, "layers.{}.cross_attn.k_norm"},
     {TensorRole::kCrossAttnGate, "layers.{}.cross_attn_attn_gate"},
     {TensorRole::kCrossMlpGate, "layers.{}.cross_attn_mlp_gate"},
-    {TensorRole::kMlpNorm, "layers.{}.post_attention_layernorm"},
-    {TensorRole::kGate, "layers.{}.mlp.gate_proj"},
-    {TensorRole::kUp, "layers.{}.mlp.up_proj"},
-    {TensorRole::kDown, "layers.{}.mlp.down_proj"},
-    {TensorRole::kFinalNorm, "norm"},
-    {TensorRole::kHead, "lm_head"},
 };
 
 // Rows of the embedding behind the vocabulary: the image's token and others that are never chosen.
@@ -61,7 +49,10 @@ void ReadCrossLayers(KeyReader& keys, DecoderConfig& config) {
 
 }  // namespace
 
-absl::Span<const TensorName> MllamaNames() { return kNames; }
+absl::Span<const TensorName> MllamaNames() {
+  static const auto& names = *new std::vector<TensorName>(WithLlamaNames(kOwnNames));
+  return names;
+}
 
 DecoderConfig ReadMllama(KeyReader& keys) {
   DecoderConfig config;
