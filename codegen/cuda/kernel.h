@@ -65,12 +65,13 @@ struct CudaArgument {
 // A matrix of 16-bit elements as tensor copies see it: rows one after another, columns a multiple
 // of 8; boxes of box_rows x 64 columns, swizzled by 128 bytes (runtime/cuda/tensor_map.h). Or, if
 // `grouped`, of box_rows whole rows, a multiple of 8 that begins at one: groups of eight rows, each
-// 64 columns of them after the other; columns are then a multiple of 64.
+// 64 columns of them after the other; columns are then a multiple of 64. Or, if `paired`, of eight
+// rows of the matrix's first half and the same of its second in turn; each has a multiple of 8.
 struct CudaTensorMap {
   CudaArgument base;  // kOperand or kWorkspace
   int64_t rows = 0, columns = 0;
   int box_rows = 0;
-  bool grouped = false;
+  bool grouped = false, paired = false;
 };
 
 struct CudaLaunch {

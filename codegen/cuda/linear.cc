@@ -143,24 +143,13 @@ CudaLinearConfig TileConfig(int rows, int groups, int max_stages, int shared_byt
           static_cast<int>(std::min<int64_t>(max_stages, stages))};
 }
 
-// The height of tiles of the narrow body, in groups of 64 rows of the weight, as measured on an
-// H200: cut in parts that go round once; else as many tiles as half the device has multiprocessors,
-// so that two linears in turn have one half each, and the second's memory is under way when the
-// first ends; else one round.
-int NarrowGroups(const LinearSpec& spec, int multiprocessors) {
-  constexpr int kMost = 3, kCutGroups = 2;
-  const auto tiles = [&](int groups) {
-    return DivideUp(spec.weight_rows(), int64_t{groups} * kNarrowGroupRows);
-  };
-  if (tiles(kCutGroups) * kParts <= multiprocessors) return kCutGroups;
-  for (int groups = 1; groups <= kMost; ++groups) {
-    const int64_t half = multiprocessors / 2;
-    if (tiles(groups) <= half && 16 * tiles(groups) >= 15 * half) return groups;
-  }
-  for (int groups = 1; groups <= kMost; ++groups) {
-    if (tiles(groups) <= multiprocessors) return groups;
-  }
-  return 2;
+// The height of tiles of the narrow body, as measured on an H200 in a layer's linears in turn: cut
+// in parts that go round once; else as high as lets tiles go round once.
+int NarrowTileRows(const LinearSpec& spec, int multiprocessors) {
+  constexpr int kCutRows = 128, kGrain = 32, kMost = 192;
+  if (DivideUp(spec.weight_rows(), kCutRows) * kParts <= multiprocessors) return kCutRows;
+  const int64_t once = DivideUp(spec.weight_rows(), int64_t{kGrain} * multiprocessors) * kGrain;
+  return once <= kMost ? static_cast<int>(once) : kCutRows;
 }
 
 // Whether up to 128 rows are for the narrow body, in tiles of one group: tiles on most of the
@@ -171,11 +160,14 @@ bool PrefersNarrow128(const LinearSpec& spec, int multiprocessors) {
          (2 * tiles > multiprocessors || spec.k <= 6144);
 }
 
+// That body, with the activation of a gated linear where copies bring its rows in pairs.
 CudaLinearConfig NarrowConfig(const LinearSpec& spec, int rows, const CudaLimits& limits) {
-  constexpr int kMostStages = 12;
-  const int groups = rows > 64 ? 1 : NarrowGroups(spec, limits.multiprocessors);
-  CudaLinearConfig config{CudaLinearConfig::kNarrow, rows, groups, kMostStages,
-                          groups * kNarrowGroupRows};
+  constexpr int kMostStages = 32;
+  const int tile_rows = rows > 64 ? kNarrowGroupRows : NarrowTileRows(spec, limits.multiprocessors);
+  CudaLinearConfig config{CudaLinearConfig::kNarrow, rows,
+                          static_cast<int>(DivideUp(tile_rows, kNarrowGroupRows)), kMostStages,
+                          tile_rows};
+  config.act = rows <= 64 && spec.gated && spec.n % 8 == 0;
   while (NarrowSharedBytes(config) > limits.shared_bytes) --config.stages;
   return config;
 }
@@ -237,19 +229,18 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   }
   const CudaLinearConfig deep = DeepFewConfig(spec, shared_bytes);
   if (deep.stages > 0) configs.push_back(deep);
-  // 8 and 16 rows: narrow tiles, but where the few-row body spares an activation's launch. Without
-  // them: tiles for 16, where their parts go round in one turn; otherwise the few-row body, whose
-  // small shares leave no blocks idle at the end.
+  // 8 and 16 rows: narrow tiles, but where the few-row body has an activation, 8 rows' in less time
+  // and 16's where narrow tiles have none. Without narrow tiles: those for 16, where their parts go
+  // round in one turn; otherwise the few-row body, whose small shares leave no blocks idle at the
+  // end.
   const CudaLinearConfig few_8 = FewConfig(spec, 8, shared_bytes);
   if (few_8.stages > 0 && (!narrow || few_8.act)) configs.push_back(few_8);
   const CudaLinearConfig few_16 = FewConfig(spec, 16, shared_bytes);
   const bool one_turn = DivideUp(spec.weight_rows(), kTileRows) * kParts <= limits.multiprocessors;
-  if (few_16.stages > 0 && (narrow ? few_16.act : !one_turn)) {
-    configs.push_back(few_16);
-  } else {
-    configs.push_back(narrow ? NarrowConfig(spec, 16, limits)
-                             : TileConfig(16, 1, 10, shared_bytes));
-  }
+  const CudaLinearConfig tile_16 =
+      narrow ? NarrowConfig(spec, 16, limits) : TileConfig(16, 1, 10, shared_bytes);
+  const bool prefers_few = narrow ? few_16.act && !tile_16.act : !one_turn;
+  configs.push_back(few_16.stages > 0 && prefers_few ? few_16 : tile_16);
   configs.push_back(narrow ? NarrowConfig(spec, 32, limits) : TileConfig(32, 1, 10, shared_bytes));
   configs.push_back(narrow ? NarrowConfig(spec, 64, limits) : TileConfig(64, 2, 8, shared_bytes));
   if (narrow && PrefersNarrow128(spec, limits.multiprocessors)) {

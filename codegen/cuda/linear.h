@@ -8,14 +8,14 @@
 // A block-quantised weight is read as such by the bodies for few rows, which take many rows in
 // turn; the others read what an entry of its own has made of it.
 //
-// A norm of x and an activation are computed by the bodies for few rows themselves, by those for
-// many in row kernels before and after: the norm's bits and the product's, as it is rounded
-// between, are the same.
+// A norm of x and an activation are computed by the bodies for few rows themselves (a gated one by
+// the narrow body, too), by those for many in row kernels before and after: the norm's bits and the
+// product's, as it is rounded between, are the same.
 //
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
 // not have; x and weight of kNarrow and kWarpgroup: tensor maps), rows (i32), then
 //   kFew    the first row (i32); if it norms x, weight and bias of the norm (pointers)
-//   others  whole_tiles, n and k of the weight (i32): one text serves every linear of its types
+//   others  whole_tiles, n and k (i32): one text serves every linear of its types
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
 // CudaArgument has it. x may be written by the grid before under programmatic dependent launch;
 // weight and bias not.
@@ -46,8 +46,8 @@ struct CudaLinearConfig {
   int groups = 0;  // of four warps that multiply; kTile: the warps along x, 1 or 2
   int stages = 0;
   int tile_rows = 128;  // of the weight in a tile; kFew: 16, of blocks 8, too; kWarpgroup: or 192;
-                        // kNarrow: 64 a group
-  bool norm = false, act = false;  // kFew: computes them, of a spec that has them
+                        // kNarrow: a multiple of 32
+  bool norm = false, act = false;  // computes them, of a spec that has them; kNarrow: gated ones
 };
 
 struct CudaLinearKernel {

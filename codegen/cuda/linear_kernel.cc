@@ -127,7 +127,8 @@ class CudaLinear : public CudaKernel {
     launch.grid = grid;
     if (CudaLinearTakesMaps(config.body)) {
       launch.tensor_maps = {{operands.x, rows, spec_.k, config.rows},
-                            {operands.weight, spec_.weight_rows(), spec_.k, config.tile_rows}};
+                            {operands.weight, spec_.weight_rows(), spec_.k, config.tile_rows, false,
+                             config.act && spec_.gated}};
       launch.arguments = {{Kind::kTensorMap, 0}, {Kind::kTensorMap, 1}};
     } else {
       launch.arguments = {operands.x, operands.weight};
@@ -142,7 +143,7 @@ class CudaLinear : public CudaKernel {
     launch.arguments.push_back({Kind::kInt32, rows});
     launch.arguments.push_back({Kind::kInt32, last});
     if (config.body != CudaLinearConfig::kFew) {
-      launch.arguments.push_back({Kind::kInt32, spec_.weight_rows()});
+      launch.arguments.push_back({Kind::kInt32, CudaLinearBodySpec(spec_, config).n});
       launch.arguments.push_back({Kind::kInt32, spec_.k});
     }
     if (config.norm) {

@@ -103,8 +103,10 @@ CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKer
   launch.whole_tiles = static_cast<int>(whole_tiles);
   launch.grid = static_cast<int>(std::min<int64_t>(multiprocessors, whole_tiles + cut * kParts));
   if (cut > 0) {
+    const bool narrow = kernel.config.body == CudaLinearConfig::kNarrow;
+    const int64_t tile_rows = narrow ? kernel.config.groups * 64 : kernel.config.tile_rows;
     launch.workspace_bytes =
-        kArrivalBytes + cut * kParts * kernel.config.rows * kernel.config.tile_rows * int64_t{4};
+        kArrivalBytes + cut * kParts * kernel.config.rows * tile_rows * int64_t{4};
   }
   return launch;
 }

@@ -27,8 +27,10 @@ std::string FoursText(DType weight) {
 }
 
 std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
-  const std::string sizes = absl::StrCat(config.rows, ", ", config.groups, ", ", config.stages,
-                                         spec.norm.has_value() ? ", NormedRows>" : ">");
+  const bool narrow = config.body == CudaLinearConfig::kNarrow;
+  const std::string sizes =
+      absl::StrCat(config.rows, ", ", narrow ? config.tile_rows : config.groups, ", ",
+                   config.stages, spec.norm.has_value() ? ", NormedRows>" : ">");
   switch (config.body) {
     case CudaLinearConfig::kFew:
       if (!IsBlockType(spec.weight)) return absl::StrCat("LinearFew<", sizes);
@@ -115,12 +117,12 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
              "k});\n}\n";
     case CudaLinearConfig::kNarrow:
     case CudaLinearConfig::kWarpgroup:
-      return "(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight,\n"
-             "    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
-             "    int rows, int whole_tiles, int n, int k) {\n"
-             "  Body::Run({nullptr, nullptr, bias, residual, y, workspace, rows, whole_tiles, n, "
-             "k}, "
-             "x,\n            weight);\n}\n";
+      return absl::StrCat(
+          "(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight,\n"
+          "    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
+          "    int rows, int whole_tiles, int n, int k) {\n"
+          "  Body::Run({nullptr, nullptr, bias, residual, y, workspace, rows, whole_tiles, ",
+          spec.gated ? "2 * n" : "n", ", k}, x,\n            weight);\n}\n");
   }
   return "";
 }
@@ -157,7 +159,8 @@ std::string FewText(const LinearSpec& spec) {
 
 // What one has that serves every n and k.
 std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
-  return absl::StrCat("constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
+  return absl::StrCat(config.body == CudaLinearConfig::kNarrow ? ActText(spec) : "",
+                      "constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
                       "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n",
                       "#include \"linear_", CudaLinearBodyText(config.body), ".cuh\"\n");
 }

@@ -22,6 +22,12 @@ absl::StatusOr<EncodedTensorMap> EncodeTensorMap(const CudaDriver& driver, const
     strides[1] = 128, strides[2] = columns * 16;
     box[1] = 8, box[2] = static_cast<uint32_t>(columns / 64), box[3] = box_rows / 8;
   }
+  if (map.paired) {
+    rank = 4;
+    extents[1] = 8, extents[2] = 2, extents[3] = rows / 16;
+    strides[1] = rows / 2 * columns * 2, strides[2] = columns * 16;
+    box[1] = 8, box[2] = 2, box[3] = box_rows / 16;
+  }
   EncodedTensorMap encoded;
   QUIRE_RETURN_IF_ERROR(driver.Check(
       driver.TensorMapEncodeTiled(&encoded, kUint16, static_cast<uint32_t>(rank),

@@ -102,6 +102,21 @@ inline void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t b
     LandBytes(barrier, map.box_rows * map.columns * 2);
   });
 }
+inline void CopyRowPairs(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+  CheckBox(to, map);
+  if (row % 16 != 0 || map.box_rows % 16 != 0 || map.rows % 16 != 0) Fail("not a box of pairs");
+  block->late.push_back([=] {
+    for (int r = 0; r < map.box_rows; ++r) {
+      const int64_t in_half = (row + r) / 16 * 8 + r % 8;
+      const bool there = in_half < map.rows / 2;
+      for (int c = 0; c < 64; c += 8) {
+        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c,
+                  there ? r / 8 % 2 * (map.rows / 2) + in_half : -1);
+      }
+    }
+    LandBytes(barrier, map.box_rows * 128);
+  });
+}
 inline void FenceShared() {}
 
 // The address, the bytes of a group and of a panel, each in units of 16, at bits 0, 16 and 32.

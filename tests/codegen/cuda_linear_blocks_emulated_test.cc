@@ -33,6 +33,7 @@ namespace q4_0 {
 #include <linear_few_blocks.cuh>
 }  // namespace q4_0
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
@@ -43,6 +44,7 @@ namespace q4_1 {
 #include <linear_few_blocks.cuh>
 }  // namespace q4_1
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
@@ -53,6 +55,7 @@ namespace q5_0 {
 #include <linear_few_blocks.cuh>
 }  // namespace q5_0
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
@@ -63,6 +66,7 @@ namespace q5_1 {
 #include <linear_few_blocks.cuh>
 }  // namespace q5_1
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
@@ -73,6 +77,7 @@ namespace q8_0 {
 #include <linear_few_blocks.cuh>
 }  // namespace q8_0
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
@@ -83,6 +88,7 @@ namespace q4_k {
 #include <linear_few_blocks.cuh>
 }  // namespace q4_k
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
@@ -93,6 +99,7 @@ namespace q5_k {
 #include <linear_few_blocks.cuh>
 }  // namespace q5_k
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_DEQUANTIZE_CUH_
 #undef QUIRE_LINEAR_FEW_BLOCKS_CUH_

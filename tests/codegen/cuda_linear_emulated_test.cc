@@ -32,6 +32,7 @@ namespace whole {
 #include <linear_tile.cuh>
 }  // namespace whole
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_
 #undef QUIRE_LINEAR_TILE_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_
@@ -43,6 +44,7 @@ namespace ragged {
 #include <linear_tile.cuh>
 }  // namespace ragged
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_
 #undef QUIRE_LINEAR_TILE_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_
@@ -54,6 +56,7 @@ namespace wide {
 #include <linear_tile.cuh>
 }  // namespace wide
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_
 #undef QUIRE_LINEAR_TILE_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_
@@ -65,6 +68,7 @@ namespace small {
 #include <linear_tile.cuh>
 }  // namespace small
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_
 #undef QUIRE_LINEAR_TILE_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_

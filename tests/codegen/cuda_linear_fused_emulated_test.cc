@@ -43,6 +43,7 @@ QUIRE_NORM(F32, void, false, 1e-5F, 1)
 #include <linear_norm.cuh>
 }  // namespace gated
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_NORM_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_
@@ -56,6 +57,7 @@ QUIRE_NORM(F16, F32, true, 0.5F, 0)
 #include <linear_norm.cuh>
 }  // namespace layer
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_NORM_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_
@@ -69,6 +71,7 @@ QUIRE_NORM(Bf16, void, false, 1e-6F, 0)
 #include <linear_norm.cuh>
 }  // namespace wide
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_NORM_CUH_
 #undef QUIRE_LINEAR_FEW_CUH_

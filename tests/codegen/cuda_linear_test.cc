@@ -83,7 +83,10 @@ TEST(CudaLinearTest, LinearsOfTheSameTypesShareTheirKernelsForManyRows) {
   const std::vector<std::string> shared = sources(Spec(4096, 11008));
   EXPECT_EQ(shared.size(), 3u);
   EXPECT_EQ(shared, sources(Spec(4104, 11008)));
-  EXPECT_EQ(sources(Spec(12288, 4096)), sources(FusedSpec()));
+  // A norm is no part of it, nor is an activation that narrow tiles do not have.
+  LinearSpec fused = FusedSpec();
+  fused.gated = false, fused.n = 22016;
+  EXPECT_EQ(sources(Spec(22016, 4096)), sources(fused));
   // What decides on code is in the text: parts that end within a stage, rows of y that begin at any
   // byte, a residual, types.
   std::vector<LinearSpec> others(4, Spec(4096, 11008));
@@ -111,11 +114,10 @@ std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
   return text;
 }
 
-// The height of narrow tiles: parts of 32 tiles that go round once; half the device, or one round,
-// or what is left.
+// The height of narrow tiles: parts of 32 tiles that go round once; one round, or what is left.
 TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
-  const std::pair<int64_t, int> cases[] = {{1024, 128},  {4096, 128},  {6144, 64},   {8192, 128},
-                                           {12288, 192}, {22016, 192}, {32000, 128}, {128256, 128}};
+  const std::pair<int64_t, int> cases[] = {{1024, 128}, {4096, 128},  {6144, 64},   {8192, 64},
+                                           {12288, 96}, {22016, 192}, {32000, 128}, {128256, 128}};
   for (const auto& [n, tile_rows] : cases) {
     const std::vector<CudaLinearKernel> kernels = Kernels(Spec(n, 4096));
     EXPECT_EQ(kernels[2].config.body, CudaLinearConfig::kNarrow);
@@ -126,7 +128,7 @@ TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
     int grid, whole_tiles;
   } launches[] = {{4096, 16, 128, 0},     // 128 parts
                   {6144, 64, 96, 96},     //
-                  {12288, 32, 64, 64},    // the other half is the next linear's
+                  {12288, 32, 128, 128},  //
                   {22016, 64, 115, 115},  //
                   {4096, 128, 64, 64},    //
                   {6144, 128, 96, 96},    //
@@ -146,14 +148,18 @@ TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
 // none.
 TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
   const std::string many = ", warpgroup 128/6, warpgroup 192/5";
-  const std::string rest = "narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + many;
+  const std::string rest = "narrow 16x96/15, narrow 32x96/13, narrow 64x96/10" + many;
   EXPECT_EQ(Describe(Kernels(Spec(12288, 4096))), "few 4/2/11, " + rest);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 11008))), "few 2/2/11, " + rest);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 14336))), "few 2/2/10, " + rest);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), rest);
-  // Sixteen rows' activations in the body that has the product.
+  // A gated activation in the body that has the product; another one not in narrow tiles.
   EXPECT_EQ(Describe(Kernels(FusedSpec())),
-            "few 4/2/11, few 8/2/9, few 16/2/5, narrow 32x192/7, narrow 64x192/6" + many);
+            "few 4/2/11, few 8/2/9, narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + many);
+  LinearSpec act = FusedSpec();
+  act.gated = false;
+  EXPECT_EQ(Describe(Kernels(act)),
+            "few 4/2/11, few 8/2/9, few 16/2/5, narrow 32x96/13, narrow 64x96/10" + many);
   // Parts that end within a stage.
   EXPECT_EQ(Describe(Kernels(Spec(12288, 576))),
             "few 4/2/12, few 8/2/12, few 16/2/12, tile 32/1/10, tile 64/2/8, tile 128/2/6");
@@ -330,7 +336,7 @@ TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
        0},
       {16,
        {"7 x16: operand 0 operand 3 workspace 65536 16",
-        "2 x132: workspace 65536 operand 1" + parameters + "operand 4 workspace 0 16 0"},
+        "2 x115: map 0 map 1" + parameters + "operand 4 workspace 0 16 115 11008 4096"},
        65536 + 16 * 4096 * 2},
       {128,
        {"7 x128: operand 0 operand 3 workspace 65536 128",
@@ -349,6 +355,9 @@ TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
   EXPECT_EQ(many.tensor_maps[0].base.kind, CudaArgument::Kind::kWorkspace);
   EXPECT_EQ(many.tensor_maps[0].base.value, 65536);
   EXPECT_EQ(many.tensor_maps[1].rows, 22016);
+  EXPECT_FALSE(many.tensor_maps[1].paired);
+  EXPECT_TRUE((*kernel)->Launches(16).launches[1].tensor_maps[1].paired);
+  EXPECT_THAT((*kernel)->entries()[2].source, HasSubstr("whole_tiles, 2 * n, k}, x,"));
 }
 
 // Weights of blocks: few rows read them, in turns where that is less to read; many read elements

@@ -16,14 +16,33 @@ constexpr int kN = 205, kK = 256, kGrain = 16;
 constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = true;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
+QUIRE_NO_ACT
 #include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace one_stage_a_part
 #undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_
 #undef QUIRE_LINEAR_RING_CUH_
 #undef QUIRE_LINEAR_NARROW_CUH_
 #undef QUIRE_LINEAR_WARPGROUP_CUH_
+
+namespace gated {
+using Element = Bf16;
+using Output = Bf16;
+constexpr int kN = 136, kK = 256, kGrain = 16;
+constexpr bool kHasBias = true, kHasResidual = false, kWeightIsWritten = false;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_DERIVED
+constexpr bool kHasAct = true, kGated = true;
+inline float Act(float x) { return x + 1; }
+#include <linear_narrow.cuh>
+}  // namespace gated
+#undef QUIRE_LINEAR_CUH_
+#undef QUIRE_LINEAR_ACT_CUH_
+#undef QUIRE_LINEAR_UNITS_CUH_
+#undef QUIRE_LINEAR_RING_CUH_
+#undef QUIRE_LINEAR_NARROW_CUH_
 
 namespace blocks_of_256 {
 using Element = F16;
@@ -32,6 +51,7 @@ constexpr int kN = 264, kK = 768, kGrain = 256;
 constexpr bool kHasBias = false, kHasResidual = false, kWeightIsWritten = false;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
+QUIRE_NO_ACT
 #include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace blocks_of_256
@@ -80,14 +100,50 @@ TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
 TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
   {
     QUIRE_CASE(one_stage_a_part);
-    RunNarrow<one_stage_a_part::LinearNarrow<16, 1, 3>, Operands>(TestCase{11}, 2, 16);
-    RunNarrow<one_stage_a_part::LinearNarrow<64, 3, 2>, Operands>(TestCase{37}, 1, 64);
+    RunNarrow<one_stage_a_part::LinearNarrow<16, 64, 3>, Operands>(TestCase{11}, 2, 16);
+    RunNarrow<one_stage_a_part::LinearNarrow<64, 136, 2>, Operands>(TestCase{37}, 1, 64);
   }
   QUIRE_CASE(blocks_of_256);
-  RunNarrow<blocks_of_256::LinearNarrow<32, 2, 4>, Operands>(TestCase{41, blocks_of_256::kGrain}, 2,
-                                                             32);
-  RunNarrow<blocks_of_256::LinearNarrow<16, 4, 3>, Operands>(TestCase{16, blocks_of_256::kGrain}, 3,
-                                                             16);
+  RunNarrow<blocks_of_256::LinearNarrow<32, 104, 4>, Operands>(TestCase{41, blocks_of_256::kGrain},
+                                                               2, 32);
+  RunNarrow<blocks_of_256::LinearNarrow<16, 256, 3>, Operands>(TestCase{16, blocks_of_256::kGrain},
+                                                               3, 16);
+}
+
+// act(a) * b, each rounded; tiles of one and of two warpgroups, whose last rows are not the
+// linear's.
+template <typename Body>
+void RunGated(int rows, int tokens, int grid) {
+  using TestCase = Case<Bf16, Bf16, 2 * gated::kN, gated::kK, true, false>;
+  const TestCase c{rows};
+  const TensorMap x{c.x.data(), rows, c.k(), tokens};
+  const TensorMap weight{c.weight.data(), c.n(), c.k(), Body::kTileRows};
+  const int tiles =
+      (rows + tokens - 1) / tokens * ((c.n() + Body::kTileRows - 1) / Body::kTileRows);
+  std::vector<float> workspace(256 + static_cast<size_t>(tiles) * 4 * 256 * 64, 0.0f);
+  for (int whole : {tiles, tiles / 2}) {
+    std::vector<Bf16> y(static_cast<size_t>(rows) * gated::kN, FromFloat<Bf16>(-77));
+    const gated::LinearOperands operands{
+        nullptr, nullptr,  c.bias.data(),
+        nullptr, y.data(), reinterpret_cast<uint8_t*>(workspace.data()),
+        rows,    whole,    c.n(),
+        c.k()};
+    RunGrid({grid, Body::kThreads, Body::kFlagsAt + 16, c.x.data(), c.x.size() * 2, 1},
+            [&] { Body::Run(operands, x, weight); });
+    for (int row = 0; row < rows; ++row) {
+      for (int n = 0; n < gated::kN; ++n) {
+        const float expected =
+            gated::Act(ToFloat(c.Expected(row, n))) * ToFloat(c.Expected(row, gated::kN + n));
+        ASSERT_EQ(BitsOf(y[static_cast<size_t>(row * gated::kN + n)]),
+                  BitsOf(FromFloat<Bf16>(expected)))
+            << "row " << row << ", n " << n << ", whole " << whole;
+      }
+    }
+  }
+}
+TEST(CudaLinearWarpgroupEmulatedTest, NarrowAndGated) {
+  RunGated<gated::LinearNarrow<16, 48, 3>>(11, 16, 2);
+  RunGated<gated::LinearNarrow<32, 112, 2>>(41, 32, 1);
 }
 
 }  // namespace

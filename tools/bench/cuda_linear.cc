@@ -5,6 +5,7 @@
 //   bench_cuda_linear record          results of this GPU as a fixture of the model's test
 //   bench_cuda_linear check-fused     the part of check that is of norms and activations
 //   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
+//   bench_cuda_linear chain ROWS...   all linears of its layers in turn: us a layer
 //   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
 //   bench_cuda_linear time [all] [ROWS...]
 //                                     one line a measurement: n k rows body us, and * where a plan
@@ -121,6 +122,11 @@ int main(int argc, char** argv) {
   }
   if (mode == "check-fused") return quire::bench::CheckFused(quire::bench::Gpu(), how == "quick");
   if (mode == "fused") return quire::bench::TimeFused(quire::bench::Gpu());
+  if (mode == "chain") {
+    std::vector<int64_t> rows;
+    for (int i = 2; i < argc; ++i) rows.push_back(std::atoll(argv[i]));
+    return quire::bench::TimeChain(quire::bench::Gpu(), rows);
+  }
   if (mode == "blocks") return quire::bench::TimeBlocks(quire::bench::Gpu());
   if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
   if (mode == "time") {
@@ -130,7 +136,7 @@ int main(int argc, char** argv) {
   }
   std::fprintf(stderr,
                "usage: bench_cuda_linear check [quick] | check-fused [quick] | record | blocks | "
-               "fused |\n"
+               "fused |\n       chain ROWS... |\n"
                "       time [all] [ROWS...]\n");
   return 2;
 }

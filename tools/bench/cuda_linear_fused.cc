@@ -283,4 +283,58 @@ int TimeFused(const Gpu& gpu) {
   return 0;
 }
 
+int TimeChain(const Gpu& gpu, const std::vector<int64_t>& all_rows) {
+  constexpr auto kB = DType::kBF16;
+  constexpr int kLayers = 8;
+  const std::vector<LinearSpec> specs = {
+      Fused(Spec(12288, 4096, kB, kB, false, false), Rms(kB), LinearAct::kNone, false),
+      Spec(4096, 4096, kB, kB, false, true),
+      Fused(Spec(11008, 4096, kB, kB, false, false), Rms(kB), LinearAct::kSilu, true),
+      Spec(4096, 11008, kB, kB, false, true)};
+  std::vector<std::unique_ptr<Planned>> linears;
+  std::vector<Planned*> kernels;
+  size_t layer_bytes = 0;
+  for (const LinearSpec& spec : specs) {
+    linears.push_back(std::make_unique<Planned>(gpu, spec));
+    kernels.push_back(linears.back().get());
+    layer_bytes += static_cast<size_t>(spec.weight_rows() * spec.k * 2);
+  }
+  Compile(gpu, kernels);
+  const CuDevicePtr pool = gpu.Allocate(kLayers * layer_bytes);
+  std::vector<uint16_t> values(size_t{16} << 20);
+  Random random{5};
+  for (uint16_t& value : values) value = F32ToBF16(random.Value() / 32);
+  for (size_t at = 0; at < kLayers * layer_bytes; at += values.size() * 2) {
+    gpu.Upload(pool + at, values.data(), std::min(values.size() * 2, kLayers * layer_bytes - at));
+  }
+  const CuDevicePtr workspace = gpu.Allocate(kWorkspaceBytes);
+  const auto rows_of = [&](int64_t columns) {
+    const CuDevicePtr memory = gpu.Allocate(static_cast<size_t>(512 * columns * 2));
+    gpu.Copy(memory, pool, static_cast<size_t>(512 * columns * 2));
+    return memory;
+  };
+  const CuDevicePtr x = rows_of(4096), qkv = rows_of(12288), attended = rows_of(4096),
+                    added = rows_of(4096), gated = rows_of(11008), norm = rows_of(4096);
+  for (int64_t rows : all_rows) {
+    const double us = gpu.TimeGraph(9, [&] {
+      for (size_t layer = 0; layer < 4 * kLayers; ++layer) {
+        CuDevicePtr weight = pool + layer % kLayers * layer_bytes;
+        const auto run = [&](size_t i, std::vector<CuDevicePtr> operands) {
+          operands.insert(operands.begin() + 1, weight);
+          linears[i]->Enqueue(linears[i]->Launches(rows), operands, workspace);
+          weight += static_cast<CuDevicePtr>(specs[i].weight_rows() * specs[i].k * 2);
+        };
+        run(0, {x, norm, qkv});
+        run(1, {attended, x, added});
+        run(2, {added, norm, gated});
+        run(3, {gated, added, x});
+      }
+    }) / (4 * kLayers);
+    std::printf("chain rows %ld: %.2f us a layer (%.2f TB/s)\n", static_cast<long>(rows), us,
+                static_cast<double>(layer_bytes) / us / 1e6);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace quire::bench

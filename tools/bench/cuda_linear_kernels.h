@@ -98,6 +98,7 @@ int TimeBlocks(const Gpu& gpu);
 // parts: bits; and their times.
 int CheckFused(const Gpu& gpu, bool quick);
 int TimeFused(const Gpu& gpu);
+int TimeChain(const Gpu& gpu, const std::vector<int64_t>& all_rows);
 // Prints steps that this GPU computed, for tests/codegen/tensor_core_steps.txt.
 int RecordSteps(const Gpu& gpu);
 

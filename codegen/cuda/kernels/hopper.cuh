@@ -69,6 +69,15 @@ DEVICE void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t b
       "l"(&map), "r"(0), "r"(row / 8), "r"(barrier)
       : "memory");
 }
+// The box of a map that is `paired`, from `row` on, a multiple of 16: eight rows of the first half
+// of the matrix, the same eight of the second, and so on, as CopyBox() lays rows.
+DEVICE void CopyRowPairs(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(0), "r"(row / 16), "r"(barrier)
+      : "memory");
+}
 // What this thread wrote to shared memory before is there for copies and products that begin
 // after the barrier behind this.
 DEVICE void FenceShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

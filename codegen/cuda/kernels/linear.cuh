@@ -42,7 +42,7 @@ struct LinearOperands {
   uint8_t* workspace;      // read and written where a tile is cut
   int rows;
   int whole_tiles;  // of bodies with tiles (linear_units.cuh)
-  int n, k;
+  int n, k;         // of the weight
   int first_row = 0;  // of bodies for few rows
   const void *norm_weight = nullptr, *norm_bias = nullptr;  // of those that norm x
 };

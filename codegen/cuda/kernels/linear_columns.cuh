@@ -9,12 +9,11 @@
 //
 // Of a gated linear the first half of a tile's rows are of `a`, the second the same of `b`, so that
 // one thread finishes both.
-// Constants expected, beside those of linear.cuh: kN, kK; kHasAct, kGated and a function
-// Act. An activation is of the product as Output has it, rounded once more.
+// Constants expected, beside those of linear_act.cuh: kN, kK.
 #ifndef QUIRE_LINEAR_COLUMNS_CUH_
 #define QUIRE_LINEAR_COLUMNS_CUH_
 
-#include "linear.cuh"
+#include "linear_act.cuh"
 
 static_assert(kK > 0 && kK % 8 == 0, "16 bytes are copied at once");
 static_assert(kN > 0);
@@ -23,14 +22,7 @@ static_assert(kWholeStages == (kGrain % kStageK == 0 || kK % (kParts * kStageK) 
 // K up to whole steps; from kK on, operands are zeros.
 constexpr int kPaddedK = (kK + kStepK - 1) / kStepK * kStepK;
 
-// Of a gated linear those of `a`, then those of `b`, in act(a) * b.
 constexpr int kWeightRows = kGated ? 2 * kN : kN;
-
-// The value of y with an activation, from the sums of both of its rows of the weight if gated.
-DEVICE Output FinishAct(float sum, float bias, float gated_sum, float gated_bias) {
-  const float a = Act(ToFloat(Finish(sum, bias, 0)));
-  return FromFloat<Output>(kGated ? Mul(a, ToFloat(Finish(gated_sum, gated_bias, 0))) : a);
-}
 
 template <int kCapacity, int kGroups, int kFoursTiles>
 struct LinearColumns {

@@ -1,14 +1,16 @@
-// A linear over up to 64 rows for sm_90a, by products of warpgroups whose 64 rows are the weight's:
-// the rows of x are their columns.
+// A linear over up to 128 rows for sm_90a, by products of warpgroups whose 64 rows are the
+// weight's: the rows of x are their columns.
 //
-// Template:  kTokens rows of x, 16, 32 or 64; kConsumers warpgroups of 64 rows of the weight each;
-//            kStages stages.
-// Work:      in units (linear_units.cuh). Where tiles are as high as lets every block have one, no
-//            tile is cut, and the blocks without one are not missed: memory is busy all the same.
-// Ring:      linear_ring.cuh. Warpgroup 0 copies; the others multiply.
+// Template:  kTokens rows of x, a multiple of 16; kRows rows of the weight, a multiple of 8, for as
+//            many warpgroups as have them with 64 each; kStages stages.
+// Work:      in units (linear_units.cuh). Tiles are best as high as lets every block have one.
+//            Of those of a gated linear every 16 rows are eight of each half, so that one thread
+//            has both rows of an element of y.
+// Ring:      linear_ring.cuh. Warpgroup 0 copies; the others multiply. The last may read past a
+//            stage's rows: what it makes of that is not stored.
 // Reduction: a part is summed in registers, then added to the unit's total. The parts of a tile
-//            that is cut are left in the workspace, each warpgroup's own; the last of four adds them
-//            in order.
+//            that is cut are left in the workspace, each warpgroup's own; the last of four adds
+//            them in order.
 // Store:     a warp turns 16 x 16 of its totals at a time in shared memory.
 // Shared memory, in bytes:
 //   0              the ring and its barriers
@@ -18,15 +20,18 @@
 #ifndef QUIRE_LINEAR_NARROW_CUH_
 #define QUIRE_LINEAR_NARROW_CUH_
 
+#include "linear_act.cuh"
 #include "linear_ring.cuh"
 
-template <int kTokens, int kConsumers, int kStages>
+template <int kTokens, int kRows, int kStages>
 struct LinearNarrow {
-  static_assert(kTokens % 16 == 0 && kStages >= 2);
-  static constexpr int kGroupRows = 64, kTileRows = kConsumers * kGroupRows;
+  static_assert(kTokens % 16 == 0 && kRows % (kGated ? 16 : 8) == 0 && kStages >= 2);
+  static_assert(kHasAct == kGated && (!kGated || kStoresEights), "the activations that it has");
+  static constexpr int kGroupRows = 64, kTileRows = kRows;
+  static constexpr int kConsumers = (kRows + kGroupRows - 1) / kGroupRows;
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
-  using Ring = LinearRing<kTokens, kTileRows, kStages>;
+  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated>;
   using Units = typename Ring::Units;
   using Turn = typename Ring::Turn;
   static constexpr int kThreadSums = kTokens / 2;
@@ -36,6 +41,9 @@ struct LinearNarrow {
   static constexpr int kTurnsAt = (Ring::kRingBytes + Ring::kBarrierBytes + 15) / 16 * 16;
   static constexpr int kFlagsAt = kTurnsAt + kConsumers * kWarps * kTurnFloats * 4;
   static_assert(kSharedBytes >= kFlagsAt + 4 * kConsumers, "the launch rule's bytes");
+  static_assert((kConsumers * kGroupRows - kTileRows) * kStageRowBytes <=
+                    kFlagsAt - Ring::kRingBytes,
+                "what is read past the last stage");
 
   // One part's sums of this warpgroup, added to its totals.
   static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
@@ -48,8 +56,7 @@ struct LinearNarrow {
     int before = 0;
     for (int i = 0; i < stages; ++i) {
       WaitForPhase(ring.full(turn.stage), turn.parity);
-      const Operand a =
-          OperandAt(ring.weight(turn.stage) + consumer * kGroupRows * kStageRowBytes);
+      const Operand a = OperandAt(ring.weight(turn.stage) + consumer * kGroupRows * kStageRowBytes);
       const Operand b = OperandAt(ring.x(turn.stage));
       BeginProducts();
 #pragma unroll
@@ -70,11 +77,45 @@ struct LinearNarrow {
   }
 
   // `turned` is the warp's own.
+  static DEVICE void StoreGated(const LinearOperands& operands, const typename Units::Place& at,
+                                int consumer, float* turned, const float (&total)[kThreadSums]) {
+    struct alignas(16) Eight {
+      Output values[8];
+    };
+    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+    const int lane = threadIdx.x % kWarpThreads;
+    const int in_tile = consumer * kGroupRows + warp * 16;
+    if (in_tile >= kTileRows) return;
+    const int columns = operands.n / 2, n = (at.row_begin + in_tile) / 2;
+    if (n >= columns) return;
+    float bias = 0, gated_bias = 0;
+    if constexpr (kHasBias) {
+      bias = operands.bias[n + lane / 4];
+      gated_bias = operands.bias[columns + n + lane / 4];
+    }
+    auto* rows = reinterpret_cast<Eight*>(turned);
+#pragma unroll
+    for (int begin = 0; begin < kTokens; begin += 16) {
+#pragma unroll
+      for (int i = 0; i < 8; i += i % 2 == 0 ? 1 : 3) {
+        rows[i / 4 * 8 + lane % 4 * 2 + i % 2].values[lane / 4] =
+            FinishAct(total[begin / 2 + i], bias, total[begin / 2 + i + 2], gated_bias);
+      }
+      SyncWarp();
+      const int token = at.token_begin + begin + lane;
+      if (lane < 16 && token < operands.rows) {
+        *reinterpret_cast<Eight*>(operands.y + int64_t{token} * columns + n) = rows[lane];
+      }
+      SyncWarp();
+    }
+  }
   static DEVICE void Store(const LinearOperands& operands, const typename Units::Place& at,
                            int consumer, float* turned, const float (&total)[kThreadSums]) {
     const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
     const int lane = threadIdx.x % kWarpThreads;
-    const int n = at.row_begin + consumer * kGroupRows + warp * 16 + lane % 2 * 8;
+    const int in_tile = consumer * kGroupRows + warp * 16 + lane % 2 * 8;
+    // Rows behind the tile's are another's.
+    const int n = in_tile < kTileRows ? at.row_begin + in_tile : operands.n;
 #pragma unroll
     for (int begin = 0; begin < kTokens; begin += 16) {
 #pragma unroll
@@ -110,7 +151,12 @@ struct LinearNarrow {
       }
       if (unit.whole() || Merger::Merge(operands, unit.cut_tile() * kConsumers + consumer,
                                         unit.first_part(), 1 + consumer, flag, total)) {
-        Store(operands, typename Units::Place(operands, unit.tile()), consumer, turned, total);
+        const typename Units::Place at(operands, unit.tile());
+        if constexpr (kGated) {
+          StoreGated(operands, at, consumer, turned, total);
+        } else {
+          Store(operands, at, consumer, turned, total);
+        }
       }
     }
   }

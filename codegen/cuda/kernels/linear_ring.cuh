@@ -1,5 +1,5 @@
-// The ring of bodies that multiply by warpgroups (sm_90a): stages of kTokens rows of x and kTileRows
-// rows of the weight by 64 k, one box of each operand, filled by one thread.
+// The ring of bodies that multiply by warpgroups (sm_90a): stages of kTokens rows of x and
+// kTileRows rows of the weight by 64 k, one box of each operand, filled by one thread.
 //
 // Barriers: full: the bytes of a stage are there. free: all have read it. half: some have, where a
 //           body uses it.
@@ -13,7 +13,8 @@
 #include "hopper.cuh"
 #include "linear_units.cuh"
 
-template <int kTokens, int kTileRows, int kStages>
+// `kPairs`: the weight's map is `paired`.
+template <int kTokens, int kTileRows, int kStages, bool kPairs = false>
 struct LinearRing {
   static_assert(kWholeStages, "boxes do not end with a part");
   using Units = LinearUnits<kTokens, kTileRows>;
@@ -52,6 +53,14 @@ struct LinearRing {
     }
   };
 
+  DEVICE void CopyWeight(int stage, const TensorMap& map, const Cursor& at) const {
+    if constexpr (kPairs) {
+      CopyRowPairs(weight(stage), map, at.k, at.row_begin, full(stage));
+    } else {
+      CopyBox(weight(stage), map, at.k, at.row_begin, full(stage));
+    }
+  }
+
   // One thread: keeps the ring full.
   DEVICE void Produce(const LinearOperands& operands, const TensorMap& x_map,
                       const TensorMap& weight_map) const {
@@ -60,7 +69,7 @@ struct LinearRing {
     at.Begin(operands);
     for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
       ArriveExpecting(full(i), kStageBytes);
-      CopyBox(weight(i), weight_map, at.k, at.row_begin, full(i));
+      CopyWeight(i, weight_map, at);
     }
     AllowNextGrid();
     WaitForPriorGrid();
@@ -71,7 +80,7 @@ struct LinearRing {
     for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
       WaitForPhase(free(turn.stage), turn.parity);
       ArriveExpecting(full(turn.stage), kStageBytes);
-      CopyBox(weight(turn.stage), weight_map, at.k, at.row_begin, full(turn.stage));
+      CopyWeight(turn.stage, weight_map, at);
       CopyBox(x(turn.stage), x_map, at.k, at.token_begin, full(turn.stage));
     }
   }
