@@ -61,7 +61,7 @@ class CTranslate2:
 def measure_quire(quire, plan, threads, source, gen, batch):
     out = subprocess.run(
         [quire, "bench", plan, "--prompt=1", f"--source={source}", f"--gen={gen}", f"--batch={batch}",
-         f"--threads={threads}", "--repeat=1", "--format=json"], check=True, capture_output=True, text=True).stdout
+         f"--threads={threads}", "--repeat=3", "--format=json"], check=True, capture_output=True, text=True).stdout
     row = json.loads(out)["results"][0]
     return row["prefill_tokens_per_s"] * source, row["decode_tokens_per_s"]
 
