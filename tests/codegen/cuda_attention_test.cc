@@ -8,6 +8,7 @@
 #include "codegen/cuda/source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/codegen/cuda_compile.h"
 
 namespace quire {
 namespace {
@@ -255,17 +256,7 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
 }
 
 TEST(CudaAttentionTest, AWrongShareOfSharedMemoryDoesNotCompile) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  std::string source = Make(Spec(32, 8, 128), kHopper.limits)->entries()[0].source;
-  const std::string bytes = "kSharedBytes = 107600";
-  ASSERT_THAT(source, HasSubstr(bytes));
-  source.replace(source.find(bytes), bytes.size(), "kSharedBytes = 107599");
-  const absl::StatusOr<CudaBinary> binary =
-      (*nvrtc)->Compile("short.cu", source, "sm_90a", CudaKernelHeaders());
-  ASSERT_FALSE(binary.ok());
-  EXPECT_THAT(std::string(binary.status().message()), HasSubstr("the launch rule's bytes"));
+  testing::ExpectSharedBytesAreChecked(Make(Spec(32, 8, 128), kHopper.limits)->entries()[0].source);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "codegen/cuda/source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/codegen/cuda_compile.h"
 #include "tests/codegen/cuda_linear_specs.h"
 
 namespace quire {
@@ -101,18 +102,8 @@ TEST(CudaLinearCompileTest, BlockQuantisedWeightsCompileWithoutSpills) {
 }
 
 TEST(CudaLinearCompileTest, AWrongShareOfSharedMemoryDoesNotCompile) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
   for (const CudaLinearKernel& kernel : Kernels(Spec(4096, 4096))) {
-    const std::string bytes = absl::StrCat("kSharedBytes = ", kernel.shared_bytes);
-    std::string source = kernel.source;
-    source.replace(source.find(bytes), bytes.size(),
-                   absl::StrCat("kSharedBytes = ", kernel.shared_bytes - 1));
-    const absl::StatusOr<CudaBinary> binary =
-        (*nvrtc)->Compile("short.cu", source, "sm_90a", CudaKernelHeaders());
-    ASSERT_FALSE(binary.ok());
-    EXPECT_THAT(std::string(binary.status().message()), HasSubstr("the launch rule's bytes"));
+    testing::ExpectSharedBytesAreChecked(kernel.source);
   }
 }
 
