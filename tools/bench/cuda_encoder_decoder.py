@@ -79,7 +79,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("quire")
     parser.add_argument("--folder", default="/dev/shm/quire_bart")
-    parser.add_argument("--step-tokens", default="8192")
+    parser.add_argument("--step-tokens", default="8192,98304")
     parser.add_argument("--batches", default="945,315")
     parser.add_argument("--compiled", action="store_true", help="also with torch.compile, which takes a minute")
     for name, value in {"requests": 945, "source": 209, "gen": 19, "rounds": 3}.items():
