@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 // Constants of codegen/cuda/kernels/attention*.cuh; static_asserts there compare the bytes.
-constexpr int kFewThreads = 128, kFewWarps = kFewThreads / 32;
+constexpr int kFewThreads = 128, kWarpThreads = 32;
 constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWarpgroupTiles = 2, kOnesBytes = 1024;
 constexpr int kChunkTokens = 256, kStepTokens = 64, kTileTokens = 16;
 constexpr int kFewRowsMost = 32;
@@ -66,18 +66,18 @@ int64_t SharingWarps(const AttentionSpec& spec) {
 int64_t FewRows(const AttentionSpec& spec) { return WarpRows(spec) * SharingWarps(spec); }
 
 // Dynamic shared memory of an attention entry.
-int64_t FewSharedBytes(const AttentionSpec& spec, int64_t stages) {
-  const int64_t teams = kFewWarps / SharingWarps(spec);
+int64_t FewSharedBytes(const AttentionSpec& spec, int64_t threads, int64_t stages) {
+  const int64_t warps = threads / kWarpThreads, teams = warps / SharingWarps(spec);
   const int64_t slot =
       RoundUp(kTileTokens * std::max(SharedRowBytes(spec.d), SharedRowBytes(spec.dv)), 128);
-  const bool may_share = stages / SharingWarps(spec) > kStepTokens / kTileTokens;
+  const bool may_share = stages / SharingWarps(spec) > kChunkTokens / kTileTokens / warps;
   const int64_t of_chunk =
-      FewRows(spec) * (SharedRowBytes(kChunkTokens) + kChunkTokens / kStepTokens * kFewWarps * 4);
+      FewRows(spec) * (SharedRowBytes(kChunkTokens) + kChunkTokens / kTileTokens * 4);
   const int64_t sums = FewRows(spec) / 8 * (DivideUp(spec.dv, 16) + 1) * 32 * 16;
   return teams * stages * slot + (may_share ? std::max(of_chunk, sums) : sums) + 2 * kOpenPairBytes;
 }
 int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t stages) {
-  if (config.body == Body::kFew) return FewSharedBytes(spec, stages);
+  if (config.body == Body::kFew) return FewSharedBytes(spec, config.threads, stages);
   if (config.body == Body::kWarpgroups) {
     const int64_t row = spec.d * 2;
     return kWarpgroupTiles * (kWarpgroupRows * row + 3 * 8 + 8) + kOnesBytes +
@@ -105,11 +105,14 @@ Config Fitted(const AttentionSpec& spec, const CudaLimits& limits, Config config
   return config;
 }
 
-// Two blocks of few rows a multiprocessor, where each has stages enough; otherwise one. So many
-// rows that warps share them are bound by products, and merges of half as many blocks are fewer.
+// Of few rows two blocks a multiprocessor, or one of twice as many warps where so many rows that
+// warps share them want these for their products and would have merges of half the blocks; where
+// stages are enough. Otherwise one block.
 Config FewConfig(const AttentionSpec& spec, const CudaLimits& limits) {
-  const Config two = Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 2, 0});
-  if (two.stages >= kGoodTileStages && SharingWarps(spec) == 1) return two;
+  const Config two = Fitted(spec, limits,
+                            SharingWarps(spec) == 1 ? Config{Body::kFew, kFewThreads, 0, 2, 0}
+                                                    : Config{Body::kFew, 2 * kFewThreads, 0, 1, 0});
+  if (two.stages >= kGoodTileStages) return two;
   return Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 1, 0});
 }
 // Whether tensor copies bring whole runs of tokens, and a warpgroup's registers hold 64 rows' sums.
@@ -219,8 +222,8 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
 CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   CudaEntry entry;
   entry.entry = "attention_plan";
-  entry.block_threads = kFewThreads;
-  entry.shared_bytes = kFewThreads * 16;
+  entry.block_threads = config.threads;
+  entry.shared_bytes = config.threads * 16;
   entry.source = absl::StrCat(
       Constants(spec, config, many_rows),
       "#include \"attention_plan.cuh\"\n"

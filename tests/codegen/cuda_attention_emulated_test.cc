@@ -356,10 +356,10 @@ TEST(CudaAttentionEmulatedTest, APromptInChunksOfAnySize) {
   }
 }
 
-// More partials of a pair than there is room for at once.
+// More partials of a pair than there is room for at once, and more chunks than their folding has.
 TEST(CudaAttentionEmulatedTest, ALongContextOverManyBlocks) {
-  const std::vector<Part> parts = {{1, 1, 2000}};
-  const Rows rows = RunStep<paged_kernel>(parts, 20);
+  const std::vector<Part> parts = {{1, 1, 2000}, {2, 5, 4000}};
+  const Rows rows = RunStep<paged_kernel>(parts, 40);
   ExpectClose<paged_kernel>(parts, rows);
   ExpectSame(RunStep<paged_kernel>(parts, 1), rows, "fewer blocks");
 }

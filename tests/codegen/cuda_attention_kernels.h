@@ -15,13 +15,14 @@
 namespace quire::emulated {
 
 // A kernel per set of constants.
-#define QUIRE_ATTENTION(element, hq, hkv, d, dv, page, stages, few)                          \
-  using Element = element;                                                                   \
-  constexpr bool kIsBf16 = std::is_same_v<Element, Bf16>;                                    \
-  constexpr int kHq = hq, kHkv = hkv, kD = d, kDv = dv, kPageTokens = page;                  \
-  constexpr bool kFew = few;                                                                 \
-  constexpr int kThreads = kFew ? 128 : QUIRE_MANY_THREADS, kManyRows = dv > 128 ? 64 : 128, \
-                kStages = stages, kResident = 1, kSharedBytes = 1 << 20;                     \
+#define QUIRE_ATTENTION(element, hq, hkv, d, dv, page, stages, few)                     \
+  using Element = element;                                                              \
+  constexpr bool kIsBf16 = std::is_same_v<Element, Bf16>;                               \
+  constexpr int kHq = hq, kHkv = hkv, kD = d, kDv = dv, kPageTokens = page;             \
+  constexpr bool kFew = few;                                                            \
+  constexpr int kThreads = kFew ? ((hq) / (hkv) > 16 ? 256 : 128) : QUIRE_MANY_THREADS, \
+                kManyRows = dv > 128 ? 64 : 128, kStages = stages, kResident = 1,       \
+                kSharedBytes = 1 << 20;                                                 \
   constexpr double kScale = 0.3;
 #define QUIRE_MANY_THREADS 256
 #define QUIRE_PLAIN_MASKS                                        \

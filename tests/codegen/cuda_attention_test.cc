@@ -139,6 +139,21 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   EXPECT_EQ(preparation.plan_bytes, 32 + 264 * 96 + (32 + 20) * 48 + 1040 + 4352 * 16 * 132 * 4);
 }
 
+// More heads a group than a warp has rows: one block of eight warps, of four where rings would be
+// too short.
+TEST(CudaAttentionTest, WarpsOfManyHeadsAGroup) {
+  const auto threads = [](const AttentionSpec& spec, const Device& device) {
+    const auto kernel = Make(spec, device.limits);
+    EXPECT_EQ(kernel->entries()[2].block_threads, kernel->entries()[0].block_threads);
+    return kernel->entries()[0].block_threads;
+  };
+  EXPECT_EQ(threads(Spec(16, 1, 128), kHopper), 128);
+  EXPECT_EQ(threads(Spec(17, 1, 128), kHopper), 256);
+  EXPECT_EQ(threads(Spec(9, 1, 256), kHopper), 256);
+  EXPECT_EQ(threads(Spec(32, 1, 128), kAda), 256);
+  EXPECT_EQ(threads(Spec(32, 1, 256), kAda), 128);
+}
+
 // Elsewhere the body of warps serves.
 TEST(CudaAttentionTest, WarpgroupsWhereTheyFit) {
   const auto threads = [](const AttentionSpec& spec, const Device& device) {

@@ -206,6 +206,18 @@ inline bool AnyLane(bool x) {
   });
   return lane.any;
 }
+inline int FirstLane(bool x) {
+  struct Lane {
+    bool x;
+    int first;
+  } lane{x, kWarpThreads};
+  OfWarp(lane, [](Lane** lanes) {
+    int first = 0;
+    while (first < kWarpThreads && !lanes[first]->x) ++first;
+    for (int l = 0; l < kWarpThreads; ++l) lanes[l]->first = first;
+  });
+  return lane.first;
+}
 inline uint32_t Shuffle(uint32_t x, int from) {
   struct Lane {
     uint32_t x;

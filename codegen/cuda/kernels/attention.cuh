@@ -52,7 +52,6 @@ constexpr int kFewRows = kWarpRows * kShare;        // of a tile whose chunks ma
 constexpr int kFewRowsMost = 32;                    // of a sequence in such tiles
 // Of wide heads two warps share rows, and have half of the columns of values each.
 constexpr int kColumnSplit = kWide ? 2 : 1;
-static_assert(!kFew || kThreads == 128);
 
 DEVICE constexpr int DivideUp(int a, int b) { return (a + b - 1) / b; }
 DEVICE constexpr int CommonDivisor(int a, int b) { return b == 0 ? a : CommonDivisor(b, a % b); }
@@ -61,12 +60,15 @@ constexpr int kSteps16 = DivideUp(kD, 16);       // tensor-core steps of a score
 constexpr int kColumnTiles = DivideUp(kDv, 16);  // of 16 columns
 constexpr int kChunkSteps = kChunkTokens / kStepTokens;
 constexpr int kTileTokens = 16, kStepTiles = kStepTokens / kTileTokens;
+constexpr int kChunkTiles = kChunkTokens / kTileTokens;
 
 // Of the entry for few rows: teams of a block, each with a ring of kStages tiles.
 constexpr int kTeams = kWarps / kShare;
-constexpr int kPhases = 2 * kStepTiles;  // of a step: its tiles of keys, then of values
-// Whether a block may share a chunk among its warps: all its values are in shared memory at once.
-constexpr bool kMayShareChunk = kFew && kStages / kShare > kStepTiles;
+// Of a chunk that a block shares among its warps: tiles of keys, and of values, for each.
+constexpr int kTilesEach = kChunkTiles / kWarps;
+// Whether it may: all its values are in shared memory at once.
+constexpr bool kMayShareChunk = kFew && kStages / kShare > kTilesEach;
+static_assert(!kFew || kThreads == 128 || kThreads == 256);
 
 DEVICE constexpr uint32_t Ones() {
   return sizeof(Element) == 2 && kIsBf16 ? 0x3f803f80u : 0x3c003c00u;

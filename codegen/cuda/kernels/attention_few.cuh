@@ -6,8 +6,8 @@
 // that up to 8 rows cost what 8 do; p is turned in registers.
 //
 // Where there is no more than a chunk for each block, its warps share one instead: warp w scores
-// tile w of every step, p and largest scores pass through shared memory, and each sums its columns
-// of all tiles.
+// every kWarps'th tile from tile w on, p and largest scores pass through shared memory, and each
+// warp sums its columns of all tiles.
 //
 // Merge:   chunks of a pair that begins in the block are folded in order: each warp waits for the
 //          one before its chunk, folds what that left in shared memory, and hands on. What a block
@@ -47,7 +47,7 @@ struct WalkingWarp : FewWarp {
     if (slot < Ring() + kAtOnce * kSlotBytes) to += kRingBytes;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      feed.Issue((phase + i + kStages - kAtOnce) % kPhases, to);
+      feed.Issue((phase + i + kStages - kAtOnce) % feed.kPhases, to);
       to = After(to);
       at[i] = slot;
       slot = After(slot);
@@ -165,10 +165,14 @@ struct WalkingWarp : FewWarp {
 
 // A warp of a block that shares a chunk, the block's only one.
 struct SharingWarp : FewWarp {
+  using Feed = TileFeed<true>;
+  static constexpr int kPhases = Feed::kPhases;
   static constexpr int kSlots = kStages / kShare < kPhases ? kStages / kShare : kPhases;
-  TileFeed<true> feed;
+  Feed feed;
 
   DEVICE uint32_t Ring() const { return SharedAddress(shared) + warp * kSlots * kSlotBytes; }
+
+  static constexpr int kStepWarps = kWarps / kStepTiles;
 
   // A block's only chunk.
   static constexpr int kOwnTiles = DivideUp(kColumnTiles, kWarps);
@@ -182,31 +186,31 @@ struct SharingWarp : FewWarp {
     LoadRows(rows, segment, 0);
     uint32_t q[kSteps16][kBlocks][2];
     LoadQuery(q, segment, 0);
-    float s[kStepTiles][kBlocks][4];
-    WaitForCopies<kMayShareChunk ? kSlots - kStepTiles : 0>();
+    float s[kTilesEach][kBlocks][4];
+    WaitForCopies<kMayShareChunk ? kSlots - kTilesEach : 0>();
     SyncWarp();
-    uint32_t keys[kStepTiles];
+    uint32_t keys[kTilesEach];
 #pragma unroll
-    for (int j = 0; j < kStepTiles; ++j) keys[j] = Ring() + j * kSlotBytes;
-    Score<kBlocks, kStepTiles>(s, q, keys);
+    for (int i = 0; i < kTilesEach; ++i) keys[i] = Ring() + i * kSlotBytes;
+    Score<kBlocks, kTilesEach>(s, q, keys);
     SyncWarp();
 #pragma unroll
     for (int i = kSlots; i < kPhases; ++i) feed.Issue(i, Ring() + (i - kSlots) * kSlotBytes);
 #pragma unroll
-    for (int j = 0; j < kChunkSteps; ++j) {
-      const int step = first_step + j;
-      Finish(s[j], rows, whole, step, step * kStepTokens + warp * kTileTokens);
+    for (int i = 0; i < kTilesEach; ++i) {
+      const int tile = warp + i * kWarps;  // of the chunk
+      Finish(s[i], rows, whole, first_step + tile / kStepTiles,
+             first_step * kStepTokens + tile * kTileTokens);
       float largest[kBlocks][2];
 #pragma unroll
-      for (int i = 0; i < kBlocks * 2; ++i) {
-        largest[i / 2][i % 2] = Max(s[j][i / 2][i % 2], s[j][i / 2][i % 2 + 2]);
+      for (int r = 0; r < kBlocks * 2; ++r) {
+        largest[r / 2][r % 2] = Max(s[i][r / 2][r % 2], s[i][r / 2][r % 2 + 2]);
       }
       OverLanes(largest);
       if (lane < 4) {
 #pragma unroll
-        for (int i = 0; i < kBlocks * 2; ++i) {
-          all_largest[(j * kWarps + warp) * kFewRows + i / 2 * 8 + lane * 2 + i % 2] =
-              largest[i / 2][i % 2];
+        for (int r = 0; r < kBlocks * 2; ++r) {
+          all_largest[tile * kFewRows + r / 2 * 8 + lane * 2 + r % 2] = largest[r / 2][r % 2];
         }
       }
     }
@@ -215,27 +219,30 @@ struct SharingWarp : FewWarp {
     sums.Clear();
     float largest[kChunkSteps][kBlocks][2], m[kBlocks][2];
 #pragma unroll
-    for (int i = 0; i < kBlocks * 2; ++i) m[i / 2][i % 2] = kLowest;
+    for (int r = 0; r < kBlocks * 2; ++r) m[r / 2][r % 2] = kLowest;
 #pragma unroll
     for (int j = 0; j < kChunkSteps; ++j) {
 #pragma unroll
-      for (int i = 0; i < kBlocks * 2; ++i) {
+      for (int r = 0; r < kBlocks * 2; ++r) {
         const float* of_row =
-            all_largest + j * kWarps * kFewRows + i / 2 * 8 + lane % 4 * 2 + i % 2;
+            all_largest + j * kStepTiles * kFewRows + r / 2 * 8 + lane % 4 * 2 + r % 2;
         float x = of_row[0];
 #pragma unroll
-        for (int w = 1; w < kWarps; ++w) x = Max(x, of_row[w * kFewRows]);
-        largest[j][i / 2][i % 2] = x;
-        m[i / 2][i % 2] = RaiseMaximum(m[i / 2][i % 2], x);
+        for (int i = 1; i < kStepTiles; ++i) x = Max(x, of_row[i * kFewRows]);
+        largest[j][r / 2][r % 2] = x;
+        m[r / 2][r % 2] = RaiseMaximum(m[r / 2][r % 2], x);
       }
-      uint32_t p[kBlocks][2];
-      Weights(p, s[j], m);
+      // Of kStepWarps steps together the warp has one tile.
+      if (kStepWarps == 1 || warp / kStepTiles == j % kStepWarps) {
+        const int tile = warp + j / kStepWarps * kWarps;
+        uint32_t p[kBlocks][2];
+        Weights(p, s[j / kStepWarps], m);
 #pragma unroll
-      for (int i = 0; i < kBlocks * 2; ++i) {
-        *reinterpret_cast<uint32_t*>(
-            weights +
-            ChunkWeightRows::Offset(i / 2 * 8 + lane / 4, 2 * (j * kStepTiles + warp) + i % 2) +
-            lane % 4 * 4) = p[i / 2][i % 2];
+        for (int r = 0; r < kBlocks * 2; ++r) {
+          *reinterpret_cast<uint32_t*>(
+              weights + ChunkWeightRows::Offset(r / 2 * 8 + lane / 4, 2 * tile + r % 2) +
+              lane % 4 * 4) = p[r / 2][r % 2];
+        }
       }
     }
     WaitForCopies<0>();
@@ -244,15 +251,19 @@ struct SharingWarp : FewWarp {
     for (int j = 0; j < kChunkSteps; ++j) {
       if (first_step + j < segment.step_begin || first_step + j >= segment.step_end) continue;
       sums.Raise(largest[j]);
-      const uint32_t values = SharedAddress(shared) + (kStepTiles + j) % kSlots * kSlotBytes;
 #pragma unroll
-      for (int w = 0; w < kWarps; w += 2) {
+      for (int w = 0; w < kStepTiles; w += 2) {
+        const int tile = j * kStepTiles + w;
+        // Values of tile t, where warp t % kWarps brought them.
+        const uint32_t values =
+            SharedAddress(shared) +
+            (tile % kWarps * kSlots + (kTilesEach + tile / kWarps) % kSlots) * kSlotBytes;
         uint32_t words[kBlocks][4];
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) {
-          LoadMatrices(words[b], SharedAddress(weights) +
-                                     ChunkWeightRows::Offset(b * 8 + lane % 8,
-                                                             2 * (j * kStepTiles + w) + lane / 8));
+          LoadMatrices(words[b],
+                       SharedAddress(weights) +
+                           ChunkWeightRows::Offset(b * 8 + lane % 8, 2 * tile + lane / 8));
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -264,7 +275,7 @@ struct SharingWarp : FewWarp {
           for (int c = 0; c < kOwnTiles; ++c) {
             const int column_tile = warp + c * kWarps;
             if (kColumnTiles % kWarps != 0 && column_tile >= kColumnTiles) continue;
-            Sum(sums.o[c], p, values + (w + half) * kSlots * kSlotBytes, column_tile);
+            Sum(sums.o[c], p, values + half * kSlots * kSlotBytes, column_tile);
           }
         }
       }

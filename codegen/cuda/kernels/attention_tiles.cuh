@@ -5,7 +5,7 @@
 // Shared memory of the entry, in bytes:
 //   0              rings [kTeams][kStages] of kSlotBytes, a tile each
 //   kSumsAt        of teams: SumWords [kShare]; of a shared chunk: p as ChunkWeightRows [kFewRows],
-//                  then largest scores [kChunkSteps][kWarps][kFewRows]
+//                  then largest scores [kChunkTiles][kFewRows]
 //   kOpenAt        OpenPair [2]
 #ifndef QUIRE_ATTENTION_TILES_CUH_
 #define QUIRE_ATTENTION_TILES_CUH_
@@ -18,7 +18,7 @@ constexpr int kSlotBytes = DivideUp(kTileTokens * kTileRowBytes, 128) * 128;
 using ChunkWeightRows = SharedRows<kChunkTokens>;
 constexpr int kSumsAt = kTeams * kStages * kSlotBytes;
 constexpr int kLargestAt = kSumsAt + kFewRows * ChunkWeightRows::kRowBytes;
-constexpr int kWeightsBytes = kLargestAt + kChunkSteps * kWarps * kFewRows * 4 - kSumsAt;
+constexpr int kWeightsBytes = kLargestAt + kChunkTiles * kFewRows * 4 - kSumsAt;
 // Sums of a warp's rows, by lane: vectors of four.
 constexpr int kSumVectors = kWarpRows / 8 * (kColumnTiles + 1);
 constexpr int kSumsBytes = kShare * kSumVectors * kWarpThreads * 16;
@@ -88,13 +88,15 @@ struct Walk {
   }
 };
 
-// Copies of a warp's tiles, one group a tile, in phases: a step's kStepTiles tiles of keys, then
-// those of values. Of a step tile j begins at token base + kStride j: the step's tiles in order,
-// or, where a block shares a chunk, the warp's own tile of each of its steps.
+// Copies of a warp's tiles, one group a tile, in phases: the kTiles tiles of keys of a step, then
+// those of values. Of a step tile j begins at token base + kStride j: the step's tiles in order.
+// Where a block shares a chunk, that is its step, of which a warp has every kWarps'th tile.
 template <bool kTogether>
 struct TileFeed {
   static constexpr int kCopyWarps = kTogether ? 1 : kShare;  // that share the ring
-  static constexpr int kStride = kTogether ? kStepTokens : kTileTokens;
+  static constexpr int kTiles = kTogether ? kTilesEach : kStepTiles;
+  static constexpr int kPhases = 2 * kTiles;
+  static constexpr int kStride = kTogether ? kWarps * kTileTokens : kTileTokens;
   static constexpr bool kWholeTiles = kPageTokens % kTileTokens == 0;  // in one page each
   static constexpr int kLooks = kWholeTiles ? 1 : 2;                   // a lane's entries of a step
   static constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
@@ -140,7 +142,7 @@ struct TileFeed {
     const int base = StepBase();
 #pragma unroll
     for (int i = 0; i < kLooks; ++i) {
-      const int tile = kWholeTiles ? lane % kStepTiles : lane / kTileTokens + 2 * i;
+      const int tile = kWholeTiles ? lane % kTiles : lane / kTileTokens + 2 * i;
       const int token = base + tile * kStride + (kWholeTiles ? 0 : lane % kTileTokens);
       page[i] = 0;
       if (token < context && token + (kWholeTiles ? kTileTokens : 1) > first) {
@@ -214,9 +216,9 @@ struct TileFeed {
   // Starts the copies of the next phase, `phase` of kPhases, into `slot`.
   DEVICE void Issue(int phase, uint32_t slot) {
     if (phase == 0) Take();
-    const int tile = phase % kStepTiles;
+    const int tile = phase % kTiles;
     if (copies) {
-      if (phase < kStepTiles) {
+      if (phase < kTiles) {
         CopyRows<KeyRows, kD, 0>(slot, tile, place);
       } else if constexpr (kD == kDv) {
         CopyRows<ValueRows, kDv, kHkv * kPageTokens * kD * 2>(slot, tile, place);
@@ -228,7 +230,7 @@ struct TileFeed {
   }
   // Whether phase `phase`, the next, has what the prior grid may have written.
   DEVICE bool IsOwn(int phase) const {
-    return copies && own_from < phase % kStepTiles * kStride + kTileTokens;
+    return copies && own_from < phase % kTiles * kStride + kTileTokens;
   }
 
   // Fills the first `count` slots, as far as it can before the prior grid has ended.

@@ -179,26 +179,44 @@ struct FewWarp {
   struct alignas(16) FoldStep {
     float own, more, l, m;
   };
-  static constexpr int kScanned = kWarpThreads;  // chunks of which FoldSteps are made at once
   static constexpr int kRowVectors = Partial::kColumns / 4;
-  static constexpr int kVectorsAt = kFewRows * kScanned * static_cast<int>(sizeof(FoldStep));
-  // Vectors of four columns for each thread.
+  // Of the memory, FoldSteps have a third, and vectors of four columns the rest: kBatches times
+  // kBatch for each thread, a batch a group of copies.
+  static constexpr int kFoldSteps = kSumsAt / 3 / static_cast<int>(sizeof(FoldStep));
+  static constexpr int kVectorsAt = kFoldSteps * static_cast<int>(sizeof(FoldStep));
   static constexpr int kRoom = (kSumsAt - kVectorsAt) / (kThreads * 16);
-  static_assert(kRoom >= 1);
+  static constexpr int kBatch = kRoom >= 16 ? 4 : 1;
+  static constexpr int kBatches = kRoom / kBatch < 8 ? kRoom / kBatch : 8;
+  static_assert(kFoldSteps >= kFewRows && kBatches >= 1);
 
-  // Statistics of `chunks` chunks of a row, which are where its FoldSteps go, become those. `m`:
-  // the maximum before them; after them it is returned.
+  // Statistics (m, l) of `chunks` chunks of a row, which are where its FoldSteps go, become those,
+  // by a warp. `m`: the maximum before them; after them it is returned.
   DEVICE float Scan(FoldStep* steps, int chunks, float m) const {
-#pragma unroll 4
-    for (int i = 0; i < chunks; ++i) {
-      const FoldStep statistics = steps[i];  // m, l
-      const FoldScales scales(m, statistics.own);
-      steps[i] = {scales.own, scales.more, Mul(statistics.more, scales.more), m};
+    for (int begin = 0; begin < chunks; begin += kWarpThreads) {
+      const int at = begin + lane;
+      FoldStep statistics = {kLowest, 0, 0, 0};
+      if (at < chunks) statistics = steps[at];
+      const float more_m = statistics.own;
+      float before = m, after = m;
+      // Few chunks raise the maximum.
+      for (int from = 0;;) {
+        const int raising = FirstLane(lane >= from && Raised(m, more_m) != m);
+        if (raising == kWarpThreads) break;
+        m = FromBits(Shuffle(Bits(more_m), raising));
+        if (lane >= raising) after = m;
+        if (lane > raising) before = m;
+        from = raising + 1;
+      }
+      const float more = PowerOfTwo(Add(more_m, -after));
+      if (at < chunks) {
+        steps[at] = {PowerOfTwo(Add(before, -after)), more, Mul(statistics.more, more), after};
+      }
     }
     return m;
   }
 
-  // A thread has four columns of every few rows.
+  // A thread has four columns of every few rows: of its vectors each chunk in turn, copies of
+  // kBatches batches ahead.
   DEVICE void Merge(const OpenPair& open) const {
     const Segment& segment = open.segment;
     const Tile tile = segment.tile(operands.plan);
@@ -207,59 +225,82 @@ struct FewWarp {
     const Partial* others = first + open.folded - 1;
     const int count = segment.chunks - open.folded + 1, all = tile.rows * kRowVectors;
     const int items = DivideUp(all, kThreads);
-    const int room = kRoom < kScanned ? kRoom : kScanned;
-    const int each = count < room ? count : room;  // chunks at once
-    const int group = each == count ? kRoom / count : 1;
+    // Chunks whose FoldSteps there is room for. If that is not for all, a vector at a time goes
+    // through all of them.
+    const int room = kFoldSteps / tile.rows, span = count < room ? count : room;
+    const int pass_items = span == count ? items : 1;
     auto* steps = reinterpret_cast<FoldStep*>(shared);
     const auto* vectors = reinterpret_cast<const Words4*>(shared + kVectorsAt) + threadIdx.x;
     const uint32_t to = SharedAddress(shared);
-    for (int item = 0; item < items; item += group) {
-      float carried = kLowest, l = 0, o[4] = {};
-      for (int begin = 0; begin < count; begin += each) {
-        const int chunks = count - begin < each ? count - begin : each;
+    for (int item_begin = 0; item_begin < items; item_begin += pass_items) {
+      float carried = kLowest;  // of row warp + kWarps lane
+      float l = 0, o[4] = {};
+      for (int begin = 0; begin < count; begin += span) {
+        const int chunks = count - begin < span ? count - begin : span;
         const auto chunk = [&](int i) -> const Partial& {
           return begin + i == 0 ? *first : others[begin + i];
         };
-        for (int at = threadIdx.x; at < tile.rows * kScanned; at += kThreads) {
-          const int row = at / kScanned, i = at % kScanned;
-          if (i < chunks) CopyAsync(to + at * 16, chunk(i).statistics[row]);
-        }
-        for (int g = 0; g < group; ++g) {
-          const int at = threadIdx.x + (item + g) * kThreads;
-          if (at >= all) break;
-          const int row = at / kRowVectors, column = at % kRowVectors * 4;
-#pragma unroll 4
-          for (int i = 0; i < chunks; ++i) {
-            CopyAsync(to + kVectorsAt + ((g * chunks + i) * kThreads + threadIdx.x) * 16,
-                      chunk(i).o[row] + column);
-          }
+        for (int at = threadIdx.x; at < tile.rows * chunks; at += kThreads) {
+          CopyAsync(to + (at / chunks * span + at % chunks) * 16,
+                    chunk(at % chunks).statistics[at / chunks]);
         }
         CommitCopies();
-        WaitForCopies<0>();
+        int next_item = item_begin, next_chunk = 0, next_slot = 0;
+        const auto issue = [&] {
+          const int at = threadIdx.x + next_item * kThreads;
+          if (next_item < item_begin + pass_items && at < all) {
+            const int row = at / kRowVectors, column = at % kRowVectors * 4;
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) {
+              if (next_chunk + i >= chunks) break;
+              CopyAsync(to + kVectorsAt + ((next_slot + i) * kThreads + threadIdx.x) * 16,
+                        chunk(next_chunk + i).o[row] + column);
+            }
+          }
+          CommitCopies();
+          next_slot = next_slot + kBatch == kBatches * kBatch ? 0 : next_slot + kBatch;
+          next_chunk += kBatch;
+          if (next_chunk >= chunks) {
+            next_chunk = 0;
+            ++next_item;
+          }
+        };
+#pragma unroll 1
+        for (int i = 0; i < kBatches; ++i) issue();
+        WaitForCopies<kBatches>();
         SyncBlock();
-        // Threads of different warps first.
-        const int row = lane * kWarps + warp;
-        if (row < tile.rows) carried = Scan(steps + row * kScanned, chunks, carried);
+        for (int i = 0; i * kWarps + warp < tile.rows; ++i) {
+          const float m =
+              Scan(steps + (i * kWarps + warp) * span, chunks, FromBits(Shuffle(Bits(carried), i)));
+          if (lane == i) carried = m;
+        }
         SyncBlock();
-        for (int g = 0; g < group; ++g) {
-          const int at = threadIdx.x + (item + g) * kThreads;
-          if (at >= all) break;
-          const int row = at / kRowVectors, column = at % kRowVectors * 4;
+        int slot = 0;
+        for (int item = item_begin; item < item_begin + pass_items; ++item) {
+          const int at = threadIdx.x + item * kThreads;
+          const int row = at < all ? at / kRowVectors : 0, column = at % kRowVectors * 4;
           float m = kLowest;
-#pragma unroll 4
-          for (int i = 0; i < chunks; ++i) {
-            const FoldStep step = steps[row * kScanned + i];
-            const Words4 more = vectors[(g * chunks + i) * kThreads];
-            m = step.m;
-            l = Fma(l, step.own, step.l);
-            o[0] = Fma(o[0], step.own, Mul(FromBits(more.x), step.more));
-            o[1] = Fma(o[1], step.own, Mul(FromBits(more.y), step.more));
-            o[2] = Fma(o[2], step.own, Mul(FromBits(more.z), step.more));
-            o[3] = Fma(o[3], step.own, Mul(FromBits(more.w), step.more));
+#pragma unroll 1
+          for (int from = 0; from < chunks; from += kBatch) {
+            WaitForCopies<kBatches - 1>();
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) {
+              if (from + i >= chunks) break;
+              const FoldStep step = steps[row * span + from + i];
+              const Words4 more = vectors[(slot + i) * kThreads];
+              m = step.m;
+              l = Fma(l, step.own, step.l);
+              o[0] = Fma(o[0], step.own, Mul(FromBits(more.x), step.more));
+              o[1] = Fma(o[1], step.own, Mul(FromBits(more.y), step.more));
+              o[2] = Fma(o[2], step.own, Mul(FromBits(more.z), step.more));
+              o[3] = Fma(o[3], step.own, Mul(FromBits(more.w), step.more));
+            }
+            slot = slot + kBatch == kBatches * kBatch ? 0 : slot + kBatch;
+            issue();
           }
           if (begin + chunks < count) continue;
           const float scale = FinalScale(operands, QueryHead(tile, segment.head, row), m, l);
-          if (column < kDv) {
+          if (at < all && column < kDv) {
             auto* y =
                 reinterpret_cast<uint32_t*>(OutputRow(operands, tile, segment.head, row) + column);
             y[0] = Pack<Element>(Mul(o[0], scale), Mul(o[1], scale));
@@ -267,6 +308,7 @@ struct FewWarp {
           }
           l = o[0] = o[1] = o[2] = o[3] = 0;
         }
+        WaitForCopies<0>();
         SyncBlock();  // all is free
       }
     }

@@ -301,6 +301,11 @@ DEVICE void ArriveAtThreads(int id, int threads) {
 }
 DEVICE float ShuffleXor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 DEVICE bool AnyLane(bool x) { return __any_sync(~0u, x); }
+// The first lane that has x, or kWarpThreads.
+DEVICE int FirstLane(bool x) {
+  const uint32_t lanes = __ballot_sync(~0u, x);
+  return lanes == 0 ? kWarpThreads : __ffs(static_cast<int>(lanes)) - 1;
+}
 DEVICE uint32_t Shuffle(uint32_t x, int lane) { return __shfl_sync(~0u, x, lane); }
 // x, which is the same for all lanes, and which the compiler then knows to be.
 DEVICE int Uniform(int x) { return static_cast<int>(Shuffle(static_cast<uint32_t>(x), 0)); }
