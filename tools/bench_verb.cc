@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
 #include "runtime/device.h"

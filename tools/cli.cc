@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/tokenizer/unicode.h"

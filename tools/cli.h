@@ -11,9 +11,12 @@
 #include <initializer_list>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace quire {
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"

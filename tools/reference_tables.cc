@@ -1,5 +1,6 @@
 #include "tools/reference_tables.h"
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/pass.h"

@@ -4,8 +4,11 @@
 
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "tools/table.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace quire {
 

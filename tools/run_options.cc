@@ -1,5 +1,6 @@
 #include "tools/run_options.h"
 
+#include "CLI/CLI.hpp"
 #include "tools/cli.h"
 
 namespace quire {

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "runtime/engine.h"
 #include "runtime/sampling.h"
 #include "tools/session.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace quire {
 

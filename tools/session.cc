@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ir/file.h"

@@ -6,10 +6,13 @@
 #include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "ir/plan_generated.h"
 #include "runtime/model.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace quire {
 
