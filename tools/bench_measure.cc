@@ -20,19 +20,13 @@ double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// A batch of requests in an engine of their own, and the steps that work on it.
+// A batch of requests, and the steps that work on it.
 class Batch {
  public:
   static absl::StatusOr<Batch> Submit(const Session& session, const BenchShape& shape,
-                                      int32_t prompt, int32_t gen, std::mt19937* random) {
-    EngineOptions options;
-    options.max_sequences = shape.batch;
-    options.step_tokens = std::max(shape.step_tokens, shape.batch);
-    const int32_t page = session.target->page_tokens;
-    options.cache_pages = shape.batch * ((prompt + gen + page - 1) / page + 1);
-    options.reuse_prefixes = false;
-    Batch batch;
-    QUIRE_ASSIGN_OR_RETURN(batch.engine_, session.model->CreateEngine(options));
+                                      int32_t prompt, int32_t gen, Engine& engine,
+                                      std::mt19937* random) {
+    Batch batch(engine);
     // The start of the vocabulary is where special tokens are.
     const int32_t vocabulary = session.vocabulary();
     std::uniform_int_distribution<int32_t> any(vocabulary / 8, vocabulary - 1);
@@ -50,7 +44,7 @@ class Batch {
       }
       request.max_tokens = gen;
       request.ignore_eos = true;
-      QUIRE_RETURN_IF_ERROR(batch.engine_->Submit(std::move(request)).status());
+      QUIRE_RETURN_IF_ERROR(engine.Submit(std::move(request)).status());
     }
     batch.size_ = shape.batch;
     batch.begin_ = Clock::now();
@@ -60,49 +54,65 @@ class Batch {
   // Steps until every request has its first token, at `first_token_ms` each. Returns the rows
   // computed a second.
   absl::StatusOr<double> ReadPrompts(std::vector<double>* first_token_ms) {
+    const int64_t before = engine_.counters().computed_tokens;
     absl::flat_hash_set<RequestId> started;
     std::vector<TokenEvent> events;
     while (static_cast<int32_t>(started.size()) < size_) {
       events.clear();
-      QUIRE_RETURN_IF_ERROR(engine_->Step(&events));
+      QUIRE_RETURN_IF_ERROR(engine_.Step(&events));
       for (const TokenEvent& event : events) {
         if (started.insert(event.request).second && first_token_ms != nullptr) {
           first_token_ms->push_back(SecondsSince(begin_) * 1e3);
         }
       }
     }
-    return static_cast<double>(engine_->counters().computed_tokens) / SecondsSince(begin_);
+    const auto rows = static_cast<double>(engine_.counters().computed_tokens - before);
+    return rows / SecondsSince(begin_);
   }
 
   // Steps until all is done. Returns the tokens generated a second.
   absl::StatusOr<double> Decode(std::vector<double>* step_ms) {
-    const int64_t before = engine_->counters().chosen_tokens;
+    const int64_t before = engine_.counters().chosen_tokens;
     const auto begin = Clock::now();
     std::vector<TokenEvent> events;
-    while (!engine_->idle()) {
+    while (!engine_.idle()) {
       const auto step = Clock::now();
       events.clear();
-      QUIRE_RETURN_IF_ERROR(engine_->Step(&events));
+      QUIRE_RETURN_IF_ERROR(engine_.Step(&events));
       step_ms->push_back(SecondsSince(step) * 1e3);
     }
-    const auto tokens = static_cast<double>(engine_->counters().chosen_tokens - before);
+    const auto tokens = static_cast<double>(engine_.counters().chosen_tokens - before);
     return tokens / SecondsSince(begin);
   }
 
   double ms() const { return SecondsSince(begin_) * 1e3; }
 
  private:
-  std::unique_ptr<Engine> engine_;
+  explicit Batch(Engine& engine) : engine_(engine) {}
+
+  Engine& engine_;
   int32_t size_ = 0;
   Clock::time_point begin_;
 };
 
 }  // namespace
 
-absl::Status MeasureRound(const Session& session, const BenchShape& shape, std::mt19937* random,
-                          BenchSamples* samples) {
+absl::StatusOr<std::unique_ptr<Engine>> CreateBenchEngine(const Session& session,
+                                                          const BenchShape& shape) {
+  EngineOptions options;
+  options.max_sequences = shape.batch;
+  options.step_tokens = std::max(shape.step_tokens, shape.batch);
+  const int32_t page = session.target->page_tokens;
+  const int32_t tokens = std::max(shape.prompt, shape.context) + shape.gen + 1;
+  options.cache_pages = shape.batch * ((tokens + page - 1) / page + 1);
+  options.reuse_prefixes = false;
+  return session.model->CreateEngine(options);
+}
+
+absl::Status MeasureRound(const Session& session, const BenchShape& shape, Engine& engine,
+                          std::mt19937* random, BenchSamples* samples) {
   QUIRE_ASSIGN_OR_RETURN(Batch whole,
-                         Batch::Submit(session, shape, shape.prompt, shape.gen, random));
+                         Batch::Submit(session, shape, shape.prompt, shape.gen, engine, random));
   QUIRE_ASSIGN_OR_RETURN(const double prefill, whole.ReadPrompts(&samples->first_token_ms));
   samples->prefill_tokens_per_s.push_back(prefill);
   std::vector<double> steps;
@@ -110,8 +120,8 @@ absl::Status MeasureRound(const Session& session, const BenchShape& shape, std::
   samples->latency_ms.push_back(whole.ms());
   if (shape.context > 0) {
     // One token more than is measured: that of the step that reads the context.
-    QUIRE_ASSIGN_OR_RETURN(Batch after,
-                           Batch::Submit(session, shape, shape.context, shape.gen + 1, random));
+    QUIRE_ASSIGN_OR_RETURN(
+        Batch after, Batch::Submit(session, shape, shape.context, shape.gen + 1, engine, random));
     QUIRE_RETURN_IF_ERROR(after.ReadPrompts(nullptr).status());
     steps.clear();
     QUIRE_ASSIGN_OR_RETURN(decode, after.Decode(&steps));

@@ -4,11 +4,14 @@
 #define QUIRE_TOOLS_BENCH_MEASURE_H_
 
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "ir/plan_generated.h"
+#include "runtime/engine.h"
 #include "tools/session.h"
 
 namespace quire {
@@ -33,9 +36,15 @@ struct BenchSamples {
   std::vector<double> step_ms;         // one for each step without prompts
 };
 
-// One round: a batch that is read and continued; with a context, two batches.
-absl::Status MeasureRound(const Session& session, const BenchShape& shape, std::mt19937* random,
-                          BenchSamples* samples);
+// For all rounds of a shape: what an engine pays for once, memory that is touched for the first
+// time and graphs, is no part of those that count.
+absl::StatusOr<std::unique_ptr<Engine>> CreateBenchEngine(const Session& session,
+                                                          const BenchShape& shape);
+
+// One round: a batch that is read and continued; with a context, two batches. The engine is idle
+// before and after it.
+absl::Status MeasureRound(const Session& session, const BenchShape& shape, Engine& engine,
+                          std::mt19937* random, BenchSamples* samples);
 
 // The value below which `part` of the values lie; 0 of none.
 double Percentile(std::vector<double> values, double part);

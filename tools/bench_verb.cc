@@ -110,11 +110,12 @@ absl::Status Bench(const Options& options) {
     shape.batch = batch;
     BenchSamples samples;
     std::mt19937 random(1);
+    QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateBenchEngine(session, shape));
     // One round that does not count: first touches of memory, page cache, graphs.
     for (int32_t round = 0; round <= options.repeat; ++round) {
       progress.Show(absl::StrCat("batch ", batch, ", round ", round, " of ", options.repeat));
       if (round == 1) samples = BenchSamples();
-      QUIRE_RETURN_IF_ERROR(MeasureRound(session, shape, &random, &samples));
+      QUIRE_RETURN_IF_ERROR(MeasureRound(session, shape, *engine, &random, &samples));
     }
     AddResult(shape, session, samples, &report);
   }
