@@ -11,12 +11,12 @@ namespace {
 
 // Activations of the rows of one chunk stay in the second-level cache.
 constexpr int64_t kChunkBytes = 384 * 1024;
-constexpr int64_t kFloatChunkRows = 192;
+constexpr int64_t kFloatChunkRows = 300;
 constexpr int64_t kFloatTileRows = 6;
 // Chunks that each thread should find, for the threads to end together.
 constexpr int64_t kChunksPerThread = 4;
 // Of products of many rows: these take long, and the last chunks are waited for.
-constexpr int64_t kProductChunksPerThread = 16;
+constexpr int64_t kProductChunksPerThread = 32;
 
 int64_t PiecesOf(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
 
