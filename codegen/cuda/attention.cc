@@ -14,7 +14,8 @@ namespace {
 
 // Constants of codegen/cuda/kernels/attention*.cuh; static_asserts there compare the bytes.
 constexpr int kFewThreads = 128, kWarpThreads = 32;
-constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWarpgroupTiles = 2, kOnesBytes = 1024;
+constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWideRows = 64, kOnesBytes = 1024;
+constexpr int64_t kTileNoteBytes = 64, kSharedWeightsBytes = kWideRows * 128 + 1024;
 constexpr int kChunkTokens = 256, kStepTokens = 64, kTileTokens = 16;
 constexpr int kFewRowsMost = 32;
 constexpr int64_t kTileBytes = 48, kHeaderBytes = 32, kStartBytes = 96, kOpenPairBytes = 40;
@@ -26,6 +27,7 @@ constexpr int kGoodTileStages = 5;
 constexpr int64_t kMaxPageUnits = int64_t{1} << 28;
 // More than a layer's pages are; how many there are is not known here.
 constexpr int64_t kMostLayerBytes = int64_t{1} << 38;
+constexpr int64_t kMostMapRows = int64_t{1} << 31;  // rows are numbered by an int
 
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
@@ -40,6 +42,7 @@ enum class Body {
   kFew,         // for tiles of few rows
   kMany,        // of many
   kWarpgroups,  // of many, by products of warpgroups
+  kWide,        // likewise, of wide heads
 };
 
 // How an entry fits a device.
@@ -51,11 +54,16 @@ struct Config {
   int shared_bytes = 0;  // so many that no more blocks fit
 };
 
+bool ByWarpgroups(const Config& config) {
+  return config.body == Body::kWarpgroups || config.body == Body::kWide;
+}
+
 bool IsWide(const AttentionSpec& spec) { return std::max(spec.d, spec.dv) > 128; }
 
 // Rows of a tile of many.
 int64_t ManyRows(const AttentionSpec& spec, const Config& many) {
   if (many.body == Body::kWarpgroups) return kWarpgroupRows;
+  if (many.body == Body::kWide) return kWideRows;
   return many.threads / 2 / (IsWide(spec) ? 2 : 1);
 }
 // Rows of a tile of few that a warp has, and the warps that share it.
@@ -78,10 +86,13 @@ int64_t FewSharedBytes(const AttentionSpec& spec, int64_t threads, int64_t stage
 }
 int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t stages) {
   if (config.body == Body::kFew) return FewSharedBytes(spec, config.threads, stages);
-  if (config.body == Body::kWarpgroups) {
-    const int64_t row = spec.d * 2;
-    return kWarpgroupTiles * (kWarpgroupRows * row + 3 * 8 + 8) + kOnesBytes +
-           stages * (2 * kStepTokens * row + 2 * 8);
+  if (ByWarpgroups(config)) {
+    const bool wide = config.body == Body::kWide;
+    const int64_t row = RoundUp(spec.d, 64) * 2, tiles = wide ? 1 : 2, halves = wide ? 1 : 2;
+    const int64_t barriers = 2 * halves * stages + 3 * tiles + (wide ? 4 : 0);
+    return tiles * ManyRows(spec, config) * row + stages * halves * kStepTokens * row +
+           (wide ? 2 * kSharedWeightsBytes : 0) + kOnesBytes + RoundUp(8 * barriers, 16) +
+           tiles * kTileNoteBytes;
   }
   const int64_t key_row = SharedRowBytes(spec.d), value_row = SharedRowBytes(spec.dv);
   const int64_t query = ManyRows(spec, config) * key_row;
@@ -115,15 +126,16 @@ Config FewConfig(const AttentionSpec& spec, const CudaLimits& limits) {
   if (two.stages >= kGoodTileStages) return two;
   return Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 1, 0});
 }
-// Whether tensor copies bring whole runs of tokens, and a warpgroup's registers hold 64 rows' sums.
+// Whether tensor copies bring whole runs of tokens, and warpgroups' registers hold 64 rows' sums.
 bool HasWarpgroups(const AttentionSpec& spec, const CudaLimits& limits) {
-  return limits.major == 9 && spec.d == spec.dv && (spec.d == 64 || spec.d == 128) &&
-         spec.page_tokens % 8 == 0;
+  return limits.major == 9 && spec.d == spec.dv && spec.page_tokens % 8 == 0 &&
+         (!IsWide(spec) || spec.d == 192 || spec.d == 256);
 }
 // As many rows as fit.
 Config ManyConfig(const AttentionSpec& spec, const CudaLimits& limits) {
   if (HasWarpgroups(spec, limits)) {
-    return Fitted(spec, limits, {Body::kWarpgroups, kWarpgroupThreads, 0, 1, 0});
+    const Body body = IsWide(spec) ? Body::kWide : Body::kWarpgroups;
+    return Fitted(spec, limits, {body, kWarpgroupThreads, 0, 1, 0});
   }
   const Config large = Fitted(spec, limits, {Body::kMany, 256, 0, 1, 0});
   return large.stages >= 1 ? large : Fitted(spec, limits, {Body::kMany, 128, 0, 1, 0});
@@ -193,6 +205,11 @@ std::string Constants(const AttentionSpec& spec, const Config& config, int64_t m
       ", kSharedBytes = ", config.shared_bytes, ";\n");
 }
 
+// Whether tensor copies bring q, too: 64 rows of a tile are all heads of some tokens.
+bool HasQueryBoxes(const AttentionSpec& spec, const Config& config) {
+  return ByWarpgroups(config) && kWideRows % (spec.hq / spec.hkv) == 0;
+}
+
 CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   CudaEntry entry;
   entry.entry = config.body == Body::kFew ? "attention_few" : "attention_many";
@@ -201,21 +218,25 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
   const auto parameter = [](bool present, const char* text) { return present ? text : ""; };
   const auto argument = [](bool present, const char* text) { return present ? text : "nullptr"; };
   const bool bias = DistancesOf(spec) > 0, tree = spec.tree_words > 0;
-  const bool warpgroups = config.body == Body::kWarpgroups;
+  const bool warpgroups = ByWarpgroups(config), wide = config.body == Body::kWide;
+  const bool boxes = HasQueryBoxes(spec, config);
   entry.source = absl::StrCat(
       Constants(spec, config, many_rows), "#include \"",
-      warpgroups                  ? "attention_warpgroup.cuh"
+      wide                        ? "attention_wide.cuh"
+      : warpgroups                ? "attention_warpgroup.cuh"
       : config.body == Body::kFew ? "attention_few.cuh"
                                   : "attention_body.cuh",
       "\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n",
       entry.entry, "(", parameter(warpgroups, "const __grid_constant__ TensorMap layer_map, "),
+      parameter(boxes, "const __grid_constant__ TensorMap query_map, "),
       "const Element* q, const Element* layer, ", parameter(bias, "const float* bias, "),
       parameter(spec.sinks, "const float* sinks, "), parameter(tree, "const uint32_t* tree, "),
       "Element* y,\n    const int* pages, uint8_t* plan) {\n  Attention",
-      parameter(warpgroups, "Warpgroup"), "::Run({q, layer, ", argument(bias, "bias"), ", ",
-      argument(spec.sinks, "sinks"), ", ", argument(tree, "tree"), ", y, pages, plan}",
-      parameter(warpgroups, ", layer_map"), ");\n}\n");
+      wide ? "Wide" : parameter(warpgroups, "Warpgroup"), "::Run({q, layer, ",
+      argument(bias, "bias"), ", ", argument(spec.sinks, "sinks"), ", ", argument(tree, "tree"),
+      ", y, pages, plan}", parameter(warpgroups, ", layer_map"),
+      boxes ? ", query_map" : parameter(warpgroups, ", layer_map"), ");\n}\n");
   return entry;
 }
 
@@ -251,10 +272,10 @@ class CudaAttention : public CudaKernel {
   CudaLaunches Launches(int64_t rows) const override {
     const int64_t few_most = kFewRowsMost / group();
     CudaLaunches step;
-    step.launches.push_back(Launch(0, few_));
+    step.launches.push_back(Launch(0, few_, rows));
     step.launches.back().most_rows = few_most;
     if (rows <= few_most) return step;
-    step.launches.push_back(Launch(1, many_));
+    step.launches.push_back(Launch(1, many_, rows));
     step.launches.back().least_rows = few_most + 1;
     return step;
   }
@@ -285,17 +306,29 @@ class CudaAttention : public CudaKernel {
   int64_t group() const { return spec_.hq / spec_.hkv; }
   int64_t many_rows() const { return ManyRows(spec_, many_); }
 
-  CudaLaunch Launch(size_t entry, const Config& config) const {
+  CudaLaunch Launch(size_t entry, const Config& config, int64_t rows) const {
     using Kind = CudaArgument::Kind;
     CudaLaunch launch;
     launch.entry = entry;
     launch.grid = multiprocessors_ * config.resident;
-    if (config.body == Body::kWarpgroups) {
+    if (ByWarpgroups(config)) {
       // Keys and values alike, in runs of tokens that lie in one page and one step.
       const auto run = static_cast<int>(std::gcd(int64_t{kStepTokens}, spec_.page_tokens));
+      const int64_t layer_rows = std::min(kMostLayerBytes / (2 * spec_.d), kMostMapRows);
       launch.tensor_maps = {
-          {{Kind::kOperand, 1}, kMostLayerBytes / (2 * spec_.d), spec_.d, run, true}};
+          {{Kind::kOperand, 1}, layer_rows, spec_.d, run, /*grouped=*/spec_.d % 64 == 0}};
       launch.arguments = {{Kind::kTensorMap, 0}};
+    }
+    if (HasQueryBoxes(spec_, config)) {
+      launch.tensor_maps.push_back({{Kind::kOperand, 0},
+                                    rows * spec_.hq,
+                                    spec_.d,
+                                    kWideRows,
+                                    /*grouped=*/false,
+                                    /*paired=*/false,
+                                    spec_.hq,
+                                    static_cast<int>(group())});
+      launch.arguments.push_back({Kind::kTensorMap, 1});
     }
     const int64_t operands = 3 + (DistancesOf(spec_) > 0) + spec_.sinks + (spec_.tree_words > 0);
     for (int64_t i = 0; i < operands; ++i) launch.arguments.push_back({Kind::kOperand, i});

@@ -66,12 +66,16 @@ struct CudaArgument {
 // of 8; boxes of box_rows x 64 columns, swizzled by 128 bytes (runtime/cuda/tensor_map.h). Or, if
 // `grouped`, of box_rows whole rows, a multiple of 8 that begins at one: groups of eight rows, each
 // 64 columns of them after the other; columns are then a multiple of 64. Or, if `paired`, of eight
-// rows of the matrix's first half and the same of its second in turn; each has a multiple of 8.
+// rows of the matrix's first half and the same of its second in turn; each has a multiple of 8. Or,
+// if block_rows is not 0, in blocks of so many rows: boxes of box_rows x 64 columns, box_block_rows
+// of each block.
 struct CudaTensorMap {
   CudaArgument base;  // kOperand or kWorkspace
   int64_t rows = 0, columns = 0;
   int box_rows = 0;
   bool grouped = false, paired = false;
+  int64_t block_rows = 0;
+  int box_block_rows = 0;
 };
 
 struct CudaLaunch {

@@ -21,8 +21,14 @@ absl::StatusOr<EncodedTensorMap> EncodeTensorMap(const CudaDriver& driver, const
     extents[0] = 64, extents[1] = 8, extents[2] = columns / 64, extents[3] = rows / 8;
     strides[1] = 128, strides[2] = columns * 16;
     box[1] = 8, box[2] = static_cast<uint32_t>(columns / 64), box[3] = box_rows / 8;
-  }
-  if (map.paired) {
+  } else if (map.block_rows > 0) {
+    const auto block_rows = static_cast<uint64_t>(map.block_rows);
+    const auto box_block_rows = static_cast<uint32_t>(map.box_block_rows);
+    rank = 3;
+    extents[1] = block_rows, extents[2] = rows / block_rows;
+    strides[1] = columns * block_rows * 2;
+    box[1] = box_block_rows, box[2] = box_rows / box_block_rows;
+  } else if (map.paired) {
     rank = 4;
     extents[1] = 8, extents[2] = 2, extents[3] = rows / 16;
     strides[1] = rows / 2 * columns * 2, strides[2] = columns * 16;

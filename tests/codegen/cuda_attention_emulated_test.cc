@@ -51,7 +51,7 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
       return spec;                                                                                 \
     }                                                                                              \
     static void AttendFew(const Operands& operands) { name##_few::Attention::Run(operands); }      \
-    static void AttendMany(const Operands& few_operands) {                                         \
+    static void AttendMany(const Operands& few_operands, [[maybe_unused]] int64_t query_rows) {    \
       const auto& operands =                                                                       \
           reinterpret_cast<const name##_many::AttentionOperands&>(few_operands);                   \
       run_many;                                                                                    \
@@ -63,11 +63,16 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
   };
 #define QUIRE_KERNEL(name) \
   QUIRE_KERNEL_BY(name, name##_many::kPlacesAt, name##_many::Attention::Run(operands))
-#define QUIRE_WARPGROUP_KERNEL(name)                                                \
-  QUIRE_KERNEL_BY(name, name##_many::AttentionRing::kNotesAt,                       \
-                  (name##_many::AttentionWarpgroup::Run(                            \
-                      operands, TensorMap{operands.layer, 1 << 30, name##_many::kD, \
-                                          name##_many::AttentionRing::kRunTokens})))
+#define QUIRE_WARPGROUP_KERNEL_BY(name, body)                                                    \
+  QUIRE_KERNEL_BY(                                                                               \
+      name, name##_many::AttentionRing::kNotesAt,                                                \
+      (name##_many::body::Run(operands,                                                          \
+                              TensorMap{operands.layer, 1 << 30, name##_many::kD,                \
+                                        name##_many::AttentionRing::kRunTokens},                 \
+                              TensorMap{operands.q, query_rows * name##_many::kHq,               \
+                                        name##_many::kD, name##_many::AttentionRing::kGroupRows, \
+                                        name##_many::kHq, name##_many::kGroup})))
+#define QUIRE_WARPGROUP_KERNEL(name) QUIRE_WARPGROUP_KERNEL_BY(name, AttentionWarpgroup)
 QUIRE_KERNEL(plain)
 QUIRE_KERNEL(paged)
 QUIRE_KERNEL(windowed)
@@ -76,6 +81,9 @@ QUIRE_KERNEL(tree)
 QUIRE_KERNEL(group)
 QUIRE_WARPGROUP_KERNEL(warpgroup)
 QUIRE_WARPGROUP_KERNEL(warpgroup_wide)
+QUIRE_WARPGROUP_KERNEL(warpgroup_padded)
+QUIRE_WARPGROUP_KERNEL_BY(wide, AttentionWide)
+QUIRE_WARPGROUP_KERNEL_BY(wide_windowed, AttentionWide)
 QUIRE_WARPGROUP_KERNEL(warpgroup_windowed)
 QUIRE_WARPGROUP_KERNEL(warpgroup_full)
 QUIRE_WARPGROUP_KERNEL(warpgroup_tree)
@@ -260,6 +268,7 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
   });
 
   std::vector<Element> y(static_cast<size_t>((header.rows + kPaddingRows) * spec.hq * spec.dv));
+  const int q_rows = header.rows + kPaddingRows;
   Rows result;
   for (int layer = 0; layer < 2; ++layer) {  // a plan is for many launches
     std::fill(y.begin(), y.end(), Element{kPoison});
@@ -271,7 +280,7 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
       const bool few = launch.entry == 0;
       RunGrid({launch.grid, few ? Kernel::kFewThreads : Kernel::kManyThreads, Kernel::kSharedBytes,
                q.data(), q.size() * sizeof(Element), seed + static_cast<uint64_t>(layer)},
-              [&] { few ? Kernel::AttendFew(operands) : Kernel::AttendMany(operands); });
+              [&] { few ? Kernel::AttendFew(operands) : Kernel::AttendMany(operands, q_rows); });
     }
     if (parts.size() == 1) break;
   }
@@ -403,6 +412,27 @@ TEST(CudaAttentionEmulatedTest, WarpgroupsWithPanelsMasksAndTerms) {
   ExpectClose<warpgroup_tree_kernel>(parts, RunStep<warpgroup_tree_kernel>(parts, 2));
   const std::vector<Part> full = {{1, 1, 70}, {2, 40, 40}, {3, 50, 300}, {4, 33, 0}};
   ExpectClose<warpgroup_full_kernel>(full, RunStep<warpgroup_full_kernel>(full, 2));
+}
+
+TEST(CudaAttentionEmulatedTest, WarpgroupsWhosePanelsRowsDoNotFill) {
+  const std::vector<Part> parts = {{1, 90, 90}, {2, 11, 300}};
+  const Rows rows = RunStep<warpgroup_padded_kernel>(parts, 2);
+  ExpectClose<warpgroup_padded_kernel>(parts, rows);
+  for (const Part& few : {Part{1, 10, 90}, Part{1, 3, 64}, Part{2, 2, 300}}) {
+    ExpectSame(RunStep<warpgroup_padded_kernel>({few}, 2), rows, "few rows");
+  }
+}
+
+TEST(CudaAttentionEmulatedTest, WarpgroupsThatHaveHalfOfTheColumns) {
+  const std::vector<Part> parts = {{1, 90, 90}, {2, 11, 300}, {3, 25, 330}, {4, 1, 70}},
+                          more = {{1, 20, 150}, {2, 7, 300}};
+  const Rows rows = RunStep<wide_kernel>(parts, 2);
+  ExpectClose<wide_kernel>(parts, rows);
+  ExpectSame(RunStep<wide_kernel>(parts, 9, 3), rows, "other blocks and pages");
+  for (const Part& few : {Part{1, 10, 90}, Part{1, 3, 64}, Part{2, 2, 300}, Part{3, 9, 320}}) {
+    ExpectSame(RunStep<wide_kernel>({few}, 2), rows, "few rows");
+  }
+  ExpectClose<wide_windowed_kernel>(more, RunStep<wide_windowed_kernel>(more, 2));
 }
 
 TEST(CudaAttentionEmulatedTest, GroupsOfManyHeads) {

@@ -168,7 +168,7 @@ QUIRE_PLAIN_MASKS
 }  // namespace warpgroup_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_many {
-QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, false)
+QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 3, false)
 QUIRE_PLAIN_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_many
@@ -181,10 +181,49 @@ QUIRE_PLAIN_MASKS
 }  // namespace warpgroup_wide_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_wide_many {
-QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, false)
+QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 3, false)
 QUIRE_PLAIN_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_wide_many
+#include "tests/codegen/cuda_attention_again.h"
+namespace wide_few {  // columns for two warpgroups, one panel for both
+QUIRE_ATTENTION(Bf16, 3, 1, 192, 192, 16, 4, true)
+QUIRE_PLAIN_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+}  // namespace wide_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace wide_many {
+QUIRE_ATTENTION(Bf16, 3, 1, 192, 192, 16, 4, false)
+QUIRE_PLAIN_MASKS
+#include <attention_wide.cuh>
+}  // namespace wide_many
+#include "tests/codegen/cuda_attention_again.h"
+namespace wide_windowed_few {
+QUIRE_ATTENTION(F16, 8, 1, 256, 256, 8, 4, true)
+QUIRE_WINDOW_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+}  // namespace wide_windowed_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace wide_windowed_many {
+QUIRE_ATTENTION(F16, 8, 1, 256, 256, 8, 5, false)
+QUIRE_WINDOW_MASKS
+#include <attention_wide.cuh>
+}  // namespace wide_windowed_many
+#include "tests/codegen/cuda_attention_again.h"
+namespace warpgroup_padded_few {  // panels that a row does not fill
+QUIRE_ATTENTION(F16, 3, 1, 88, 88, 16, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+}  // namespace warpgroup_padded_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace warpgroup_padded_many {
+QUIRE_ATTENTION(F16, 3, 1, 88, 88, 16, 3, false)
+QUIRE_PLAIN_MASKS
+#include <attention_warpgroup.cuh>
+}  // namespace warpgroup_padded_many
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_few {
 QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, true)
@@ -194,7 +233,7 @@ QUIRE_WINDOW_MASKS
 }  // namespace warpgroup_windowed_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_many {
-QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, false)
+QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 3, false)
 QUIRE_WINDOW_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_windowed_many
@@ -207,7 +246,7 @@ QUIRE_NO_MASKS
 }  // namespace warpgroup_full_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_full_many {
-QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, false)
+QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 3, false)
 QUIRE_NO_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_full_many
@@ -220,7 +259,7 @@ QUIRE_TREE_MASKS
 }  // namespace warpgroup_tree_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_tree_many {
-QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, false)
+QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 3, false)
 QUIRE_TREE_MASKS
 #include <attention_warpgroup.cuh>
 }  // namespace warpgroup_tree_many

@@ -74,10 +74,11 @@ TEST(CudaAttentionTest, SourceOfASpec) {
               HasSubstr("#include \"attention_warpgroup.cuh\"\n"
                         "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
                         "attention_many(const __grid_constant__ TensorMap layer_map, "
-                        "const Element* q, const Element* layer, const float* sinks, Element* y,\n"
+                        "const __grid_constant__ TensorMap query_map, const Element* q, const "
+                        "Element* layer, const float* sinks, Element* y,\n"
                         "    const int* pages, uint8_t* plan) {\n"
                         "  AttentionWarpgroup::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
-                        "plan}, layer_map);\n"));
+                        "plan}, layer_map, query_map);\n"));
   EXPECT_EQ(kernel->entries()[2].entry, "attention_plan");
 }
 
@@ -120,12 +121,19 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   using Kind = CudaArgument::Kind;
   // Keys and values of all pages, 16 tokens at a time.
   const CudaLaunch many = kernel->Launches(9).launches[1];
-  ASSERT_EQ(many.tensor_maps.size(), 1u);
+  ASSERT_EQ(many.tensor_maps.size(), 2u);
   EXPECT_EQ(many.arguments[0].kind, Kind::kTensorMap);
   EXPECT_EQ(many.tensor_maps[0].base.value, 1);
   EXPECT_EQ(many.tensor_maps[0].columns, 128);
   EXPECT_EQ(many.tensor_maps[0].box_rows, 16);
   EXPECT_TRUE(many.tensor_maps[0].grouped);
+  // q of the step's nine rows: 64 at a time, the four heads of sixteen tokens.
+  EXPECT_EQ(many.arguments[1].kind, Kind::kTensorMap);
+  EXPECT_EQ(many.tensor_maps[1].base.value, 0);
+  EXPECT_EQ(many.tensor_maps[1].rows, 9 * 32);
+  EXPECT_EQ(many.tensor_maps[1].block_rows, 32);
+  EXPECT_EQ(many.tensor_maps[1].box_rows, 64);
+  EXPECT_EQ(many.tensor_maps[1].box_block_rows, 4);
   const std::vector<CudaArgument>& arguments = step.launches[0].arguments;
   ASSERT_EQ(arguments.size(), 6u);  // q, layer, tree, y, pages, plan
   EXPECT_EQ(arguments[3].kind, Kind::kOperand);
@@ -163,10 +171,18 @@ TEST(CudaAttentionTest, WarpgroupsWhereTheyFit) {
   EXPECT_EQ(threads(Spec(8, 2, 128, DType::kBF16, 24), kHopper), 384);
   EXPECT_EQ(threads(Spec(8, 2, 128), kAmpere), 256);
   EXPECT_EQ(threads(Spec(8, 2, 128, DType::kBF16, 12), kHopper), 256);
-  EXPECT_EQ(threads(Spec(8, 2, 80), kHopper), 256);
+  EXPECT_EQ(threads(Spec(8, 2, 80), kHopper), 384);
+  EXPECT_EQ(threads(Spec(8, 2, 8), kHopper), 384);
+  EXPECT_EQ(threads(Spec(8, 2, 192), kHopper), 384);
+  EXPECT_EQ(threads(Spec(8, 2, 256, DType::kF16, 8), kHopper), 384);
+  EXPECT_EQ(threads(Spec(8, 2, 136), kHopper), 256);
+  EXPECT_EQ(threads(Spec(8, 2, 256, DType::kBF16, 12), kHopper), 256);
   AttentionSpec spec = Spec(8, 2, 128);
   spec.dv = 64;
   EXPECT_EQ(threads(spec, kHopper), 256);
+  // Whole tokens of q come by tensor copies, others do not.
+  EXPECT_EQ(Make(Spec(8, 2, 128), kHopper.limits)->Launches(99).launches[1].tensor_maps.size(), 2u);
+  EXPECT_EQ(Make(Spec(6, 2, 128), kHopper.limits)->Launches(99).launches[1].tensor_maps.size(), 1u);
 }
 
 TEST(CudaAttentionTest, EveryHeadSizeFitsEveryDevice) {
@@ -235,7 +251,9 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
   AttentionSpec windowed = Spec(32, 32, 80, DType::kF16, 1), wide = Spec(16, 8, 256),
                 odd = Spec(71, 1, 64), full = Spec(16, 16, 192), small = Spec(12, 12, 64),
-                biased = Spec(32, 8, 128, DType::kF16, 8);
+                biased = Spec(32, 8, 128, DType::kF16, 8), padded = Spec(32, 32, 96),
+                narrow = Spec(8, 8, 40, DType::kF16, 32), uneven = Spec(32, 4, 120),
+                halves = Spec(24, 8, 192), odd_wide = Spec(4, 1, 256, DType::kF16, 3);
   windowed.window = 1024, windowed.cap = 50;
   wide.sinks = true;
   odd.tree_words = 2, odd.page_tokens = 7;
@@ -249,7 +267,8 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
        {Case{Spec(32, 8, 128), kAmpere}, Case{Spec(32, 8, 128), kAda},
         Case{Spec(32, 8, 128), kHopper}, Case{windowed, kHopper}, Case{windowed, kAda},
         Case{wide, kHopper}, Case{wide, kAmpere}, Case{odd, kHopper}, Case{full, kHopper},
-        Case{small, kHopper}, Case{biased, kHopper}}) {
+        Case{small, kHopper}, Case{biased, kHopper}, Case{padded, kHopper}, Case{narrow, kHopper},
+        Case{uneven, kHopper}, Case{halves, kHopper}, Case{odd_wide, kHopper}}) {
     const auto kernel = Make(c.spec, c.device.limits);
     ASSERT_NE(kernel, nullptr);
     for (const CudaEntry& entry : kernel->entries()) {

@@ -52,6 +52,14 @@ template <typename T>
 uint32_t Pack(float low, float high) {
   return FromFloat<T>(low).bits | static_cast<uint32_t>(FromFloat<T>(high).bits) << 16;
 }
+template <typename T>
+uint32_t MaxOfPairs(uint32_t a, uint32_t b) {
+  const auto larger = [&](int half) {
+    const auto of = [&](uint32_t word) { return ToFloat(T{static_cast<uint16_t>(word >> half)}); };
+    return std::isnan(of(a)) ? of(b) : std::isnan(of(b)) ? of(a) : std::max(of(a), of(b));
+  };
+  return Pack<T>(larger(0), larger(16));
+}
 
 constexpr uint32_t kSharedBegin = 0x400;
 inline uint8_t* SharedMemory() { return block->shared; }

@@ -51,6 +51,8 @@ struct TensorMap {
   const void* base;
   int64_t rows, columns;
   int box_rows;
+  int64_t block_rows = 0;
+  int box_block_rows = 0;
 };
 inline void PrefetchMap(const TensorMap&) {}
 // Where a byte of operands and boxes lies: chunks of 16 bytes are swizzled by the 128 they are in.
@@ -84,6 +86,21 @@ inline void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint
     for (int r = 0; r < map.box_rows; ++r) {
       for (int c = 0; c < 64; c += 8) {
         LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c, row + r);
+      }
+    }
+    LandBytes(barrier, map.box_rows * 128);
+  });
+}
+inline void CopyBlocks(uint32_t to, const TensorMap& map, int column, int row, int block_at,
+                       uint32_t barrier) {
+  CheckBox(to, map);
+  block->late.push_back([=] {
+    for (int r = 0; r < map.box_rows; ++r) {
+      const int in_block = row + r % map.box_block_rows;
+      const int64_t from = (block_at + r / map.box_block_rows) * map.block_rows + in_block;
+      for (int c = 0; c < 64; c += 8) {
+        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c,
+                  in_block < map.block_rows ? from : -1);
       }
     }
     LandBytes(barrier, map.box_rows * 128);
@@ -145,6 +162,7 @@ void WaitForProducts() {
     for (const auto& run : groups.front()) run();
     groups.pop_front();
   }
+  SyncWarp();  // a warp waits as one
 }
 template <typename Sums>
 void HoldProducts(Sums&) {}
@@ -153,7 +171,7 @@ template <typename T>
 constexpr DType kTypeOf = std::is_same_v<T, F16> ? DType::kF16 : DType::kBF16;
 
 // Each thread computes its own elements.
-template <typename T, int kColumns>
+template <typename T, int kColumns, int kTransposed = 0>
 struct WarpgroupProduct {
   static void Run(float* sums, Operand a, Operand b, bool accumulate) {
     const int thread = block->current->thread % kWarpgroupThreads;
@@ -166,7 +184,10 @@ struct WarpgroupProduct {
         row(a, thread / 32 * 16 + thread % 32 / 4 + 8 * half, a_rows[half]);
       }
       for (int i = 0; i < kColumns / 2; ++i) {
-        row(b, i / 4 * 8 + thread % 4 * 2 + i % 2, b_row);
+        const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+        for (int k = 0; k < 16; ++k) {
+          b_row[k] = kTransposed == 1 ? OperandElement(b, k, column) : OperandElement(b, column, k);
+        }
         sums[i] = TensorCoreStep(kTypeOf<T>, a_rows[i / 2 % 2], b_row, accumulate ? sums[i] : 0.0f);
       }
     });

@@ -1,18 +1,24 @@
-// What a block of attention_warpgroup.cuh reads: tiles, their q, and a ring of steps' keys and
-// values, brought by warpgroup 0 for the others.
+// What a block of attention_warpgroup.cuh or attention_wide.cuh reads: tiles, their q, and rings of
+// steps' keys and of their values, brought by warpgroup 0 for the others.
 //
 // Work:     pairs of a tile and a KV head, the longest first: a block begins with that of its own
 //           number, and takes the next by a ticket. The last to draw leaves none drawn.
-// Warps:    0 asks for tiles, and for keys and values by tensor copies of whole runs of tokens; the
-//           others bring q.
-// Barriers: of each stage full and free; of each tile noted (which it is),
-//           full (its q), free.
+// Warps:    0 brings keys and values, by tensor copies of whole runs of tokens; 1 asks for tiles,
+//           and brings their q, likewise where 64 rows are whole tokens, otherwise with 2 and 3.
+// Barriers: of each stage full and free; of each tile noted (which it is), full (its q), free; of
+//           wide heads' weights full and free.
+//
+// Rows lie in panels of 64 columns, 128 bytes, swizzled, the last filled up with zeros.
 //
 // Shared memory, in bytes:
-//   0             q of kTiles tiles: [2][kPanels][64 rows][128], swizzled
-//   kRingAt       kStages stages: keys, then values, each [kStepTokens / 8][kPanels][8][128]
+//   0             q of kTiles tiles: [2][kPanels][64 rows][128]
+//   kRingAt       steps' keys [kKeyStages], then values [kValueStages], each
+//                 [kStepTokens / 8][kPanels][8][128] where a row's panels are whole (kGrouped),
+//                 else [kPanels][kStepTokens][128]
+//   kSharedAt     of wide heads: SharedWeights [2]
 //   kOnesAt       1024 of ones
-//   kBarriersAt   [2][kStages] of 8, then [3][kTiles]
+//   kBarriersAt   of 8 each: stages full, stages free, tiles noted, full, free, and of wide heads
+//                 weights full, weights free
 //   kNotesAt      TileNote [kTiles]
 #ifndef QUIRE_ATTENTION_RING_CUH_
 #define QUIRE_ATTENTION_RING_CUH_
@@ -22,25 +28,47 @@
 
 struct AttentionRing {
   static constexpr int kConsumers = 2, kGroupRows = 64, kWarpgroupWarps = 4;
-  static constexpr int kTiles = 2;                                       // q of so many
-  static constexpr int kPanels = kD / 64;                                // of a row
-  static constexpr int kRowBytes = kD * 2, kGroupBytes = 8 * kRowBytes;  // of eight rows
+  // Of wide heads the warpgroups have the same rows.
+  static constexpr int kRowGroups = kWide ? 1 : kConsumers;
+  static constexpr int kTiles = kWide ? 1 : 2;  // q of so many
+  static constexpr bool kQueryBoxes = kGroupRows % kGroup == 0;
+  static constexpr int kPanels = DivideUp(kD, 64);  // of a row
+  static constexpr int kRowBytes = kPanels * 128;
+  static constexpr bool kGrouped = kD % 64 == 0;
+  // Between keys' or values' eights of rows, and between their panels.
+  static constexpr int kGroupBytes = kGrouped ? 8 * kRowBytes : 1024;
+  static constexpr int kPanelBytes = kGrouped ? 1024 : kStepTokens * 128;
   static constexpr int kRunTokens = CommonDivisor(kStepTokens, kPageTokens);
   static constexpr int kRuns = kStepTokens / kRunTokens;
-  static_assert(kD == kDv && kD % 64 == 0 && kRunTokens % 8 == 0 && kRuns <= kWarpThreads);
-  static_assert(kManyRows == kConsumers * kGroupRows);
+  static_assert(kD == kDv && kRunTokens % 8 == 0 && kRuns <= kWarpThreads);
+  static_assert(kManyRows == kRowGroups * kGroupRows);
   static_assert(kThreads == (1 + kConsumers) * kWarpgroupThreads);
 
-  static constexpr int kGroupQueryBytes = kGroupRows * kRowBytes;
-  static constexpr int kQueryBytes = kConsumers * kGroupQueryBytes;
-  static constexpr int kKeyBytes = kStepTokens * kRowBytes, kStageBytes = 2 * kKeyBytes;
-  static constexpr int kRingAt = kTiles * kQueryBytes;
-  static constexpr int kOnesAt = kRingAt + kStages * kStageBytes;
-  static constexpr int kBarriersAt = kOnesAt + 1024;
-  static constexpr int kNotesAt = kBarriersAt + 8 * (2 * kStages + 3 * kTiles);
-  struct TileNote {
-    int tile_at, head;  // tile_at -1: no more
+  // kStages counts pairs of keys and values, or, of wide heads, either.
+  static constexpr int kKeyStages = kWide ? (kStages + 1) / 2 : kStages;
+  static constexpr int kValueStages = kWide ? kStages / 2 : kStages;
+  static_assert(kWide ? kValueStages >= 2 : kStages >= 3, "what is read at once");
+
+  struct SharedWeights {
+    uint8_t p[kGroupRows * 128];  // of a step, swizzled
+    float m[kGroupRows];          // that they are relative to
+    uint8_t padding[1024 - kGroupRows * 4];
   };
+  struct alignas(16) TileNote {
+    Tile tile;
+    int head;  // -1: there is no more
+  };
+
+  static constexpr int kGroupQueryBytes = kGroupRows * kRowBytes;
+  static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
+  static constexpr int kStageBytes = kStepTokens * kRowBytes;
+  static constexpr int kRingAt = kTiles * kQueryBytes;
+  static constexpr int kSharedAt = kRingAt + (kKeyStages + kValueStages) * kStageBytes;
+  static constexpr int kWeights = kWide ? kConsumers : 0;
+  static constexpr int kOnesAt = kSharedAt + kWeights * static_cast<int>(sizeof(SharedWeights));
+  static constexpr int kBarriersAt = kOnesAt + 1024;
+  static constexpr int kBarriers = 2 * (kKeyStages + kValueStages) + 3 * kTiles + 2 * kWeights;
+  static constexpr int kNotesAt = DivideUp(kBarriersAt + 8 * kBarriers, 16) * 16;
   static_assert(kSharedBytes >= kNotesAt + kTiles * static_cast<int>(sizeof(TileNote)),
                 "the launch rule's bytes");
 
@@ -56,34 +84,56 @@ struct AttentionRing {
       }
     }
   };
-  using StageTurn = Turn<kStages>;
+  using KeyTurn = Turn<kKeyStages>;
+  using ValueTurn = Turn<kValueStages>;
   using TileTurn = Turn<kTiles>;
 
   const AttentionOperands& operands;
   const int warp, lane;
   const uint32_t begin;  // shared addresses from here on
 
-  DEVICE uint32_t query(int tile, int consumer) const {
-    return begin + tile * kQueryBytes + consumer * kGroupQueryBytes;
+  DEVICE uint32_t query(int tile, int group) const {
+    return begin + tile * kQueryBytes + group * kGroupQueryBytes;
   }
   DEVICE uint32_t keys(int stage) const { return begin + kRingAt + stage * kStageBytes; }
-  DEVICE uint32_t values(int stage) const { return keys(stage) + kKeyBytes; }
+  DEVICE uint32_t values(int stage) const { return keys(kKeyStages + stage); }
+  DEVICE uint32_t weights(int consumer) const {
+    return begin + kSharedAt + consumer * static_cast<int>(sizeof(SharedWeights));
+  }
+  DEVICE SharedWeights& shared_weights(int consumer) const {
+    return reinterpret_cast<SharedWeights*>(SharedMemory() + kSharedAt)[consumer];
+  }
   DEVICE uint32_t ones() const { return begin + kOnesAt; }
-  DEVICE uint32_t stage_full(int stage) const { return begin + kBarriersAt + 8 * stage; }
-  DEVICE uint32_t stage_free(int stage) const { return stage_full(kStages + stage); }
-  DEVICE uint32_t tile_noted(int tile) const { return stage_full(2 * kStages + tile); }
+
+  DEVICE uint32_t barrier(int number) const { return begin + kBarriersAt + 8 * number; }
+  DEVICE uint32_t key_full(int stage) const { return barrier(stage); }
+  DEVICE uint32_t value_full(int stage) const { return barrier(kKeyStages + stage); }
+  DEVICE uint32_t key_free(int stage) const { return value_full(kValueStages + stage); }
+  DEVICE uint32_t value_free(int stage) const { return key_free(kKeyStages + stage); }
+  DEVICE uint32_t tile_noted(int tile) const { return value_free(kValueStages + tile); }
   DEVICE uint32_t tile_full(int tile) const { return tile_noted(kTiles + tile); }
   DEVICE uint32_t tile_free(int tile) const { return tile_noted(2 * kTiles + tile); }
+  DEVICE uint32_t weights_full(int consumer) const { return tile_noted(3 * kTiles + consumer); }
+  DEVICE uint32_t weights_free(int consumer) const { return weights_full(kWeights + consumer); }
 
   DEVICE void Init() const {
-    for (int i = 0; i < kStages; ++i) {
-      InitBarrier(stage_full(i), 1);
-      InitBarrier(stage_free(i), kConsumers * kWarpgroupWarps);
+    constexpr int kAllWarps = kConsumers * kWarpgroupWarps;
+    for (int i = 0; i < kKeyStages; ++i) {
+      InitBarrier(key_full(i), 1);
+      InitBarrier(key_free(i), kWide ? kWarpgroupWarps : kAllWarps);
+    }
+    for (int i = 0; i < kValueStages; ++i) {
+      InitBarrier(value_full(i), 1);
+      InitBarrier(value_free(i), kAllWarps);
     }
     for (int i = 0; i < kTiles; ++i) {
       InitBarrier(tile_noted(i), 1);
-      InitBarrier(tile_full(i), kWarpgroupWarps - 1);
-      InitBarrier(tile_free(i), kConsumers * kWarpgroupWarps);
+      InitBarrier(tile_full(i), kQueryBoxes ? 1 : kWarpgroupWarps - 1);
+      InitBarrier(tile_free(i), kAllWarps);
+    }
+    for (int i = 0; i < kWeights; ++i) {
+      InitBarrier(weights_full(i), kWarpgroupWarps);
+      InitBarrier(weights_free(i), kAllWarps);
     }
     FenceBarriers();
   }
@@ -95,12 +145,9 @@ struct AttentionRing {
   DEVICE void ArriveOnce(uint32_t barrier) const {
     if (lane == 0) Arrive(barrier);
   }
-  DEVICE const Tile& TileAt(int at) const {
-    return *reinterpret_cast<const Tile*>(operands.plan + at);
-  }
-
-  DEVICE Tile UniformTile(int at) const {
-    Tile tile = TileAt(at);
+  // A tile that all lanes have alike.
+  static DEVICE Tile UniformTile(const Tile& from) {
+    Tile tile = from;
     tile.first_row = Uniform(tile.first_row);
     tile.tokens = Uniform(tile.tokens);
     tile.context = Uniform(tile.context);
@@ -112,36 +159,24 @@ struct AttentionRing {
     return tile;
   }
 
-  // ---- warp 0: tiles, keys and values
+  // ---- warp 0: keys and values
 
-  DEVICE void Produce(const TensorMap& layer) const {
-    const PlanHeader& header = *reinterpret_cast<const PlanHeader*>(operands.plan);
-    const int pairs = Uniform(header.many_tiles) * kHkv, many_at = Uniform(header.many_at);
-    uint32_t* drawn = header.Drawn(operands.plan);
-    StageTurn stage;
-    TileTurn tile;
-    int pair = blockIdx.x;
-    for (;; tile.Next()) {
-      WaitForPhase(tile_free(tile.at), tile.parity ^ 1);
-      const bool there = pair < pairs;
-      const int tile_at = many_at + pair / kHkv * static_cast<int>(sizeof(Tile));
-      if (lane == 0) {
-        note(tile.at) = {there ? tile_at : -1, pair % kHkv};
-        Arrive(tile_noted(tile.at));
-      }
-      if (!there) break;
-      CopySteps(layer, UniformTile(tile_at), pair % kHkv, stage);
-      uint32_t ticket = 0;
-      if (lane == 0) {
-        ticket = CountArrival(drawn, 1);
-        // A pair each, and each drew once.
-        if (ticket + 1 == static_cast<uint32_t>(pairs)) *drawn = 0;
-      }
-      pair = gridDim.x + static_cast<int>(Shuffle(ticket, 0));
+  DEVICE void BringSteps(const TensorMap& layer) const {
+    KeyTurn key;
+    ValueTurn value;
+    for (TileTurn turn;; turn.Next()) {
+      WaitForPhase(tile_noted(turn.at), turn.parity);
+      const TileNote& of = note(turn.at);
+      const int head = Uniform(of.head);
+      if (head < 0) return;
+      CopySteps(layer, UniformTile(of.tile), head, key, value);
     }
-    WaitForPriorGrid();  // so that this grid does not end before it
   }
 
+  // One step at least: the rows of a tile that sees nothing are written, too.
+  static DEVICE int StepEnd(const Tile& tile) {
+    return tile.step_end > tile.step_begin ? tile.step_end : tile.step_begin + 1;
+  }
   // The first token that some row of a tile sees: pages before it may have gone.
   static DEVICE int FirstRead(const Tile& tile) {
     return kWindow > 0 ? tile.context - tile.tokens + tile.row / kGroup - kWindow + 1 : 0;
@@ -150,7 +185,7 @@ struct AttentionRing {
   // before all where none of its tokens are read.
   DEVICE int RunRow(const Tile& tile, int head, int step) const {
     const int token = step * kStepTokens + lane * kRunTokens;
-    if (lane >= kRuns || step >= tile.step_end || token >= tile.context ||
+    if (lane >= kRuns || step >= StepEnd(tile) || token >= tile.context ||
         token + kRunTokens <= FirstRead(tile)) {
       return -2 * kHkv * kPageTokens - kStepTokens;
     }
@@ -158,49 +193,161 @@ struct AttentionRing {
     return (page * 2 * kHkv + head) * kPageTokens + token % kPageTokens;
   }
 
-  DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head,
-                        StageTurn& stage) const {
-    int next = RunRow(tile, head, tile.step_begin);
+  // A step's keys, then the values of the step before.
+  DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head, KeyTurn& key,
+                        ValueTurn& value) const {
+    const int end = StepEnd(tile);
+    int row = 0, next = RunRow(tile, head, tile.step_begin);
     WaitForPriorGrid();  // which writes keys and values, and drew tickets
-    for (int step = tile.step_begin; step < tile.step_end; ++step, stage.Next()) {
-      const int row = next;
-      next = RunRow(tile, head, step + 1);
-      WaitForPhase(stage_free(stage.at), stage.parity ^ 1);
-      if (lane == 0) ArriveExpecting(stage_full(stage.at), kStageBytes);
-      if (lane < kRuns) {
-        const uint32_t to = keys(stage.at) + lane * kRunTokens * kRowBytes;
-        CopyRowGroups(to, layer, row, stage_full(stage.at));
-        CopyRowGroups(to + kKeyBytes, layer, row + kHkv * kPageTokens, stage_full(stage.at));
+    for (int step = tile.step_begin; step <= end; ++step) {
+      const int before = row;
+      row = next;
+      if (step < end) {
+        next = RunRow(tile, head, step + 1);
+        CopyStage(layer, keys(key.at), row, key_full(key.at), key_free(key.at), key.parity);
+        key.Next();
+      }
+      if (step > tile.step_begin) {
+        CopyStage(layer, values(value.at), before + kHkv * kPageTokens, value_full(value.at),
+                  value_free(value.at), value.parity);
+        value.Next();
+      }
+    }
+  }
+  DEVICE void CopyStage(const TensorMap& layer, uint32_t to, int row, uint32_t full, uint32_t free,
+                        int parity) const {
+    WaitForPhase(free, parity ^ 1);
+    if (lane == 0) ArriveExpecting(full, kStageBytes);
+    if (lane < kRuns) CopyRun(layer, to, row, full);
+  }
+  // This lane's run of a step's keys or values, from `row` of the layer on.
+  DEVICE void CopyRun(const TensorMap& layer, uint32_t to, int row, uint32_t full) const {
+    to += lane * kRunTokens / 8 * kGroupBytes;
+    if constexpr (kGrouped) {
+      CopyRowGroups(to, layer, row, full);
+    } else {
+#pragma unroll
+      for (int panel = 0; panel < kPanels; ++panel) {
+        CopyBox(to + panel * kPanelBytes, layer, panel * 64, row, full);
       }
     }
   }
 
-  // ---- the other warps of warpgroup 0: q
+  // ---- warps 1 to 3: tiles and q
 
-  DEVICE void BringQueries() const {
-    constexpr int kUnits = kD / 8, kBringers = (kWarpgroupWarps - 1) * kWarpThreads;
-    for (TileTurn tile;; tile.Next()) {
-      WaitForPhase(tile_noted(tile.at), tile.parity);
-      const TileNote tile_note = note(tile.at);
-      if (tile_note.tile_at >= 0) {
-        WaitForPriorGrid();  // which writes q, and reads what y is written to
-        const QueryRows rows{operands, TileAt(tile_note.tile_at), tile_note.head};
-#pragma unroll 2  // all of them would not fit its registers
-        for (int at = (warp - 1) * kWarpThreads + lane; at < kManyRows * kUnits; at += kBringers) {
-          const int row = at / kUnits, unit = at % kUnits;
-          const Words4* from = rows.From(row, unit);
-          CopyAsync(query(tile.at, row / kGroupRows) + unit / 8 * (kGroupRows * 128) +
-                        row % kGroupRows * 128 + (unit ^ row) % 8 * 16,
-                    from == nullptr ? operands.q : static_cast<const void*>(from),
-                    from == nullptr ? 0 : 16);
-        }
-        CommitCopies();
-        WaitForCopies<0>();
-        FenceShared();
-        SyncWarp();
+  DEVICE void BringTiles(const TensorMap& query) const {
+    const PlanHeader& header = *reinterpret_cast<const PlanHeader*>(operands.plan);
+    const int pairs = Uniform(header.many_tiles) * kHkv;
+    const auto* tiles = reinterpret_cast<const Tile*>(operands.plan + Uniform(header.many_at));
+    uint32_t* drawn = header.Drawn(operands.plan);
+    int pair = blockIdx.x;
+    for (TileTurn turn;; turn.Next()) {
+      const bool there = pair < pairs;
+      TileNote drawn_note = {{}, -1};
+      if (there) drawn_note = {UniformTile(tiles[pair / kHkv]), pair % kHkv};
+      WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
+      if (lane == 0) {
+        note(turn.at) = drawn_note;
+        Arrive(tile_noted(turn.at));
       }
-      ArriveOnce(tile_full(tile.at));
-      if (tile_note.tile_at < 0) return;
+      // The prior grid writes q, reads what y is written to, and drew tickets; and this one is not
+      // to end before it.
+      WaitForPriorGrid();
+      if constexpr (kQueryBoxes) {
+        if (lane == 0) CopyQueryBoxes(query, drawn_note, turn.at);
+      } else {
+        CopyQuery(drawn_note, turn.at);
+      }
+      if (!there) return;
+      uint32_t ticket = 0;
+      if (lane == 0) {
+        ticket = CountArrival(drawn, 1);
+        // A pair each, and each drew once.
+        if (ticket + 1 == static_cast<uint32_t>(pairs)) *drawn = 0;
+      }
+      pair = gridDim.x + static_cast<int>(Shuffle(ticket, 0));
+    }
+  }
+  // Warps 2 and 3.
+  DEVICE void HelpWithQueries() const {
+    for (TileTurn turn;; turn.Next()) {
+      WaitForPhase(tile_noted(turn.at), turn.parity);
+      const TileNote of = note(turn.at);
+      WaitForPriorGrid();
+      CopyQuery(of, turn.at);
+      if (of.head < 0) return;
+    }
+  }
+
+  // By one thread. Rows behind the sequence's are of others, or zeros.
+  DEVICE void CopyQueryBoxes(const TensorMap& map, const TileNote& of, int tile) const {
+    if (of.head < 0) {
+      Arrive(tile_full(tile));
+      return;
+    }
+    ArriveExpecting(tile_full(tile), kQueryBytes);
+#pragma unroll 1
+    for (int at = 0; at < kRowGroups * kPanels; ++at) {
+      const int group = at / kPanels, panel = at % kPanels;
+      CopyBlocks(query(tile, group) + panel * (kGroupRows * 128), map, panel * 64, of.head * kGroup,
+                 of.tile.first_row + (of.tile.row + group * kGroupRows) / kGroup, tile_full(tile));
+    }
+  }
+  // By three warps.
+  DEVICE void CopyQuery(const TileNote& of, int tile) const {
+    constexpr int kUnits = KeyRows::kUnits, kThreeWarps = (kWarpgroupWarps - 1) * kWarpThreads;
+    if (of.head >= 0) {
+      const QueryRows rows{operands, of.tile, of.head};
+#pragma unroll 1  // more would not fit the registers
+      for (int at = threadIdx.x - kWarpThreads; at < kManyRows * kUnits; at += kThreeWarps) {
+        const int row = at / kUnits, unit = at % kUnits;
+        const Words4* from = rows.From(row, unit);
+        CopyAsync(query(tile, row / kGroupRows) + unit / 8 * (kGroupRows * 128) +
+                      row % kGroupRows * 128 + (unit ^ row) % 8 * 16,
+                  from == nullptr ? operands.q : static_cast<const void*>(from),
+                  from == nullptr ? 0 : 16);
+      }
+      CommitCopies();
+      WaitForCopies<0>();
+      FenceShared();
+      SyncWarp();
+    }
+    ArriveOnce(tile_full(tile));
+  }
+
+  // A block: `consume` is what warpgroups 1 and 2 do.
+  template <typename Consume>
+  static DEVICE void RunBlock(const AttentionOperands& operands, const TensorMap& layer,
+                              const TensorMap& query, const Consume& consume) {
+    const int thread = threadIdx.x;
+    const AttentionRing ring{operands, Uniform(thread / kWarpThreads), thread % kWarpThreads,
+                             SharedAddress(SharedMemory())};
+    AllowNextGrid();
+    if (thread == 0) {
+      PrefetchMap(layer);
+      if (kQueryBoxes) PrefetchMap(query);
+      ring.Init();
+    }
+    if (thread < 1024 / 16) {
+      const uint32_t ones = Ones();
+      reinterpret_cast<Words4*>(SharedMemory() + kOnesAt)[thread] = {ones, ones, ones, ones};
+      FenceShared();
+    }
+    SyncBlock();
+    // 168 registers a thread at launch.
+    const int warpgroup = ring.warp / kWarpgroupWarps;
+    if (warpgroup == 0) {
+      GiveRegisters<24>();
+      if (ring.warp == 0) {
+        ring.BringSteps(layer);
+      } else if (ring.warp == 1) {
+        ring.BringTiles(query);
+      } else if (!kQueryBoxes) {
+        ring.HelpWithQueries();
+      }
+    } else {
+      TakeRegisters<240>();
+      consume(ring, warpgroup - 1);
     }
   }
 };

@@ -3,18 +3,20 @@
 //
 // Block:    warpgroup 0 brings, 1 and 2 have 64 rows of the tile each.
 // Overlap:  a step's scores are asked for before the sums of the step before, whose products then
-//           run beside its exponentials; the warpgroups go their own ways.
+//           run beside its exponentials, and those of a tile's first step before the tile before is
+//           written. The warpgroups take turns in asking: the products of one run while the other
+//           has exponentials.
 #ifndef QUIRE_ATTENTION_WARPGROUP_CUH_
 #define QUIRE_ATTENTION_WARPGROUP_CUH_
 
 #include "attention_ring.cuh"
-#include "attention_rows.cuh"
+#include "attention_steps.cuh"
 
 // One of warpgroups 1 and 2.
 struct AttentionWarpgroup {
   using Ring = AttentionRing;
   static constexpr int kRowBytes = Ring::kRowBytes, kGroupBytes = Ring::kGroupBytes;
-  static constexpr int kOwnBarrier = 1;  // of SyncThreads, one a warpgroup
+  static constexpr int kOwnBarrier = 1, kTurnBarrier = 3;  // of SyncThreads, one a warpgroup
 
   const Ring& ring;
   const int consumer;  // 0 or 1
@@ -22,96 +24,64 @@ struct AttentionWarpgroup {
   // Of a tile's rows.
   struct Sums {
     RowSums<kDv / 8> chunk, total;
-    float s[kStepTokens / 8][4];      // scores, then p
-    uint32_t p[kStepTokens / 16][4];  // for the products
-    float falls[2];                   // s has the chunk's sums scaled by two to this
-    bool raises;                      // whether that is not 1 for this lane
-    bool opens;                       // whether s is of the chunk's first step
+    StepScores s;
+    StepWeights p, next_p;  // that products read; of s
+    float falls[2];         // two to this scales the chunk's sums to what next_p is relative to
+    bool raises;            // whether that is not 1 for some lane
+    bool opens;             // whether next_p, then p, is of a chunk's first step
+    bool folds;             // whether a chunk before that one is not in the totals yet
+    float ended_m[2];       // its maxima
+    uint32_t zero;          // which the compiler does not know
   };
 
   DEVICE void SyncOwn() const { SyncThreads(kOwnBarrier + consumer, kWarpgroupThreads); }
+  // One turn for each step of the block's tiles.
+  DEVICE void WaitForTurn() const {
+    SyncThreads(kTurnBarrier + consumer, Ring::kConsumers * kWarpgroupThreads);
+  }
+  DEVICE void EndTurn() const {
+    ArriveAtThreads(kTurnBarrier + 1 - consumer, Ring::kConsumers * kWarpgroupThreads);
+  }
 
   DEVICE void AskForScores(Sums& sums, int tile, int stage) const {
     const Operand query = OperandAt(ring.query(tile, consumer));
     const Operand keys = OperandAt(ring.keys(stage), kGroupBytes);
     BeginProducts();
 #pragma unroll
-    for (int k = 0; k < kD / 16; ++k) {
+    for (int k = 0; k < kSteps16; ++k) {
       WarpgroupProduct<Element, kStepTokens>::Run(
           &sums.s[0][0], query + k / 4 * (Ring::kGroupRows * 128 / 16) + k % 4 * 2,
-          keys + k / 4 * (1024 / 16) + k % 4 * 2, k > 0);
+          keys + k / 4 * (Ring::kPanelBytes / 16) + k % 4 * 2, k > 0);
     }
     CommitProducts();
   }
+  // Columns from kFrom on of 16 tokens, in as few products as there are sizes for.
+  template <int kFrom>
+  static DEVICE void AskForColumns(Sums& sums, const uint32_t (&p)[4], Operand values,
+                                   bool accumulate) {
+    constexpr int kLeft = kDv - kFrom;
+    constexpr int kColumns = kLeft >= 128  ? 128
+                             : kLeft >= 64 ? 64
+                             : kLeft >= 32 ? 32
+                             : kLeft >= 16 ? 16
+                                           : 8;
+    WarpgroupRowProduct<Element, kColumns, 1>::Run(
+        sums.chunk.o[kFrom / 8], p,
+        values + (kFrom / 64 * (Ring::kPanelBytes / 16) + kFrom % 64 / 8), accumulate);
+    if constexpr (kLeft > kColumns) {
+      AskForColumns<kFrom + kColumns>(sums, p, values, accumulate);
+    }
+  }
   DEVICE void AskForSums(Sums& sums, int stage, bool opens) const {
-    const Operand values = OperandAt(ring.values(stage), kGroupBytes, 1024);
+    const Operand values = OperandAt(ring.values(stage), kGroupBytes, Ring::kPanelBytes);
     const Operand ones = OperandAt(ring.ones(), 0);
     BeginProducts();
 #pragma unroll
     for (int k = 0; k < kStepTokens / 16; ++k) {
-      WarpgroupRowProduct<Element, kDv, 1>::Run(
-          &sums.chunk.o[0][0], sums.p[k], values + k * (2 * kGroupBytes / 16), k > 0 || !opens);
+      AskForColumns<0>(sums, sums.p[k], values + k * (2 * kGroupBytes / 16), k > 0 || !opens);
       WarpgroupRowProduct<Element, 8, 1>::Run(sums.chunk.l, sums.p[k], ones, k > 0 || !opens);
     }
     CommitProducts();
-  }
-
-  // Finished scores to p, in place. No branch: products are running.
-  static DEVICE void Weigh(Sums& sums) {
-    float largest[2];
-    Largest(sums.s, largest);
-    sums.raises = false;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const float m = sums.opens ? kLowest : sums.chunk.m[row];
-      const float raised = RaiseMaximum(m, largest[row]);
-      sums.raises |= raised != m;
-      sums.falls[row] = Add(m, -raised);
-      sums.chunk.m[row] = raised;
-    }
-#pragma unroll
-    for (int i = 0; i < kStepTokens / 8 * 4; ++i) {
-      float& score = sums.s[i / 4][i % 4];
-      score = Weight(score, sums.chunk.m[i % 4 / 2]);
-    }
-  }
-  // p for the products, and the chunk's sums raised.
-  static DEVICE void TakeWeights(Sums& sums) {
-    if (!sums.opens && AnyLane(sums.raises)) {
-      const float scale[2] = {PowerOfTwo(sums.falls[0]), PowerOfTwo(sums.falls[1])};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums.chunk.l[i] = Mul(sums.chunk.l[i], scale[i / 2]);
-#pragma unroll
-      for (int i = 0; i < kDv / 8 * 4; ++i) {
-        sums.chunk.o[i / 4][i % 4] = Mul(sums.chunk.o[i / 4][i % 4], scale[i % 4 / 2]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kStepTokens / 4; ++i) {
-      const float* pair = &sums.s[i / 4 * 2 + i % 4 / 2][i % 2 * 2];
-      sums.p[i / 4][i % 4] = Pack<Element>(pair[0], pair[1]);
-    }
-  }
-  // The chunk's sums, with maxima `m`, into the totals, which are seldom scaled: one is a power of
-  // two, and exact.
-  static DEVICE void FoldChunk(Sums& sums, const float (&m)[2]) {
-    RowSums<kDv / 8>&chunk = sums.chunk, &total = sums.total;
-    const FoldScales scales[2] = {FoldScales(total.m[0], m[0]), FoldScales(total.m[1], m[1])};
-    if (AnyLane(scales[0].own != 1 || scales[1].own != 1)) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) total.l[i] = Mul(total.l[i], scales[i / 2].own);
-#pragma unroll
-      for (int i = 0; i < kDv / 8 * 4; ++i) {
-        total.o[i / 4][i % 4] = Mul(total.o[i / 4][i % 4], scales[i % 4 / 2].own);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) total.l[i] = Fma(chunk.l[i], scales[i / 2].more, total.l[i]);
-#pragma unroll
-    for (int i = 0; i < kDv / 8 * 4; ++i) {
-      total.o[i / 4][i % 4] =
-          Fma(chunk.o[i / 4][i % 4], scales[i % 4 / 2].more, total.o[i / 4][i % 4]);
-    }
   }
 
   // Values of a stage but its tokens from `begin` to `end` become zeros: they may be NaN, which
@@ -123,8 +93,8 @@ struct AttentionWarpgroup {
          at += kWarpgroupThreads) {
       const int row = at / kRowUnits, unit = at % kRowUnits;
       if (row >= begin && row < end) continue;
-      *reinterpret_cast<Words4*>(values + row / 8 * kGroupBytes + unit / 8 * 1024 + row % 8 * 128 +
-                                 unit % 8 * 16) = Words4{};
+      *reinterpret_cast<Words4*>(values + row / 8 * kGroupBytes + unit / 8 * Ring::kPanelBytes +
+                                 row % 8 * 128 + unit % 8 * 16) = Words4{};
     }
     FenceShared();
     SyncOwn();
@@ -133,62 +103,118 @@ struct AttentionWarpgroup {
   // Rows of a tile at work.
   struct Work {
     const WarpRows& own;
-    int first;               // the first token that the tile reads
-    int tile;                // where its q is
-    Ring::StageTurn& stage;  // of the step whose scores were asked for last
+    int first;             // the first token that the tile reads
+    int tile;              // where its q is
+    Ring::KeyTurn& stage;  // of the step whose scores were asked for last; its values have the same
     RowInfo rows[2];
-    Sums sums;
+    Sums& sums;
   };
 
-  // Waits for the values of the stage, which are step `step`'s.
+  // Waits for the values of the stage, which are step `step`'s, and may be some that are not there.
+  template <bool kMasked>
   DEVICE void WaitForValues(const Work& work, int step) const {
+    WaitForPhase(ring.value_full(work.stage.at), work.stage.parity);
+    if constexpr (!kMasked && kWindow == 0) return;
     const int begin = work.first - step * kStepTokens;
     const int end = work.own.tile.context - step * kStepTokens;
     if (begin > 0 || end < kStepTokens) KeepValues(work.stage.at, begin, end);
   }
-  DEVICE void EndSums(Work& work) const {
-    WaitForProducts<0>();
-    HoldProducts(work.sums.chunk.o);
-    HoldProducts(work.sums.chunk.l);
-    ring.ArriveOnce(ring.stage_free(work.stage.at));
+  static DEVICE void HoldSums(Sums& sums) {
+    HoldProducts(sums.chunk.o);
+    HoldProducts(sums.chunk.l);
   }
 
-  // The sums of step - 1 and the scores of `step`. Where products run there is no branch: it would
-  // have them waited for.
+  // Of step `step`, whose scores have come.
+  template <bool kMasked>
+  DEVICE void WeighStep(Work& work, int step) const {
+    Sums& sums = work.sums;
+    sums.opens = step % kChunkSteps == 0;
+    if (sums.opens) {
+      sums.folds = true;
+      sums.ended_m[0] = sums.chunk.m[0], sums.ended_m[1] = sums.chunk.m[1];
+    }
+    work.own.template FinishAs<kMasked>(sums.s, work.rows, step * kStepTokens);
+    sums.raises = Weigh(sums.s, sums.opens, sums.chunk.m, sums.falls, sums.next_p);
+  }
+  // The products that read p have ended. They have it in registers of its own, which the compiler
+  // would write too early if next_p could be had in them.
+  static DEVICE void TakeWeights(Sums& sums) {
+    if (sums.raises && !sums.opens) ScaleSums(sums.chunk, sums.falls);
+#pragma unroll
+    for (int i = 0; i < kStepTokens / 4; ++i) {
+      sums.p[i / 4][i % 4] = sums.next_p[i / 4][i % 4] ^ sums.zero;
+    }
+  }
+  static DEVICE void FoldEnded(Sums& sums) {
+    if (sums.opens && sums.folds) FoldChunk(sums.total, sums.chunk, sums.ended_m);
+  }
+  // The scores of `step` and the sums of the step before.
   template <bool kMasked>
   DEVICE void Advance(Work& work, int step) const {
     Sums& sums = work.sums;
-    Ring::StageTurn next = work.stage;
+    Ring::KeyTurn next = work.stage;
     next.Next();
-    TakeWeights(sums);
-    WaitForValues(work, step - 1);
-    WaitForPhase(ring.stage_full(next.at), next.parity);
+    WaitForValues<kMasked>(work, step - 1);
+    WaitForPhase(ring.key_full(next.at), next.parity);
+    WaitForTurn();
     AskForScores(sums, work.tile, next.at);
+    FoldEnded(sums);
     AskForSums(sums, work.stage.at, sums.opens);
+    EndTurn();
     WaitForProducts<1>();
     HoldProducts(sums.s);
-    const float m[2] = {sums.chunk.m[0], sums.chunk.m[1]};
-    sums.opens = step % kChunkSteps == 0;
-    work.own.template FinishAs<kMasked>(sums.s, work.rows, step * kStepTokens);
-    Weigh(sums);
-    EndSums(work);
-    if (sums.opens) FoldChunk(sums, m);
+    ring.ArriveOnce(ring.key_free(next.at));
+    WeighStep<kMasked>(work, step);
+    WaitForProducts<0>();
+    HoldSums(sums);
+    ring.ArriveOnce(ring.value_free(work.stage.at));
+    TakeWeights(sums);
     work.stage = next;
   }
 
-  // Steps from step_begin to step_end, at least one; a step's stage is freed when it has been read.
-  DEVICE void Attend(Work& work, int step_begin, int step_end) const {
+  // Waits for a tile's q and its first keys; false where there is no such tile.
+  DEVICE bool WaitForTile(Ring::TileTurn tile, Ring::KeyTurn stage) const {
+    WaitForPhase(ring.tile_full(tile.at), tile.parity);
+    if (Uniform(ring.note(tile.at).head) < 0) return false;
+    WaitForPhase(ring.key_full(stage.at), stage.parity);
+    return true;
+  }
+  // Passes over a step's keys, or its values, which this warpgroup does not read.
+  DEVICE void PassKeys(Ring::KeyTurn stage) const {
+    WaitForTurn();
+    EndTurn();
+    WaitForPhase(ring.key_full(stage.at), stage.parity);
+    ring.ArriveOnce(ring.key_free(stage.at));
+  }
+  DEVICE void PassValues(Ring::KeyTurn stage) const {
+    WaitForPhase(ring.value_full(stage.at), stage.parity);
+    ring.ArriveOnce(ring.value_free(stage.at));
+  }
+
+  // Steps from step_begin to step_end, at least one, of a tile that goes on to tile_end. Its first
+  // scores have been asked for; then those of the next tile are, if there is one. A step's stage
+  // is freed when it has been read.
+  DEVICE bool Attend(Work& work, Ring::TileTurn turn, int step_begin, int step_end,
+                     int tile_end) const {
     Sums& sums = work.sums;
     const WholeSteps whole(work.own.tile);
     work.own.Load(work.rows);
     sums.total.Clear();
-    WaitForPhase(ring.stage_full(work.stage.at), work.stage.parity);
-    AskForScores(sums, work.tile, work.stage.at);
     WaitForProducts<0>();
     HoldProducts(sums.s);
+    ring.ArriveOnce(ring.key_free(work.stage.at));
+    if (work.own.tile.rows <= 0) {  // it goes on with the tile's last step
+      for (; step_begin + 1 < tile_end; ++step_begin) {
+        PassValues(work.stage);
+        work.stage.Next();
+        PassKeys(work.stage);
+      }
+    }
     sums.opens = true;
+    sums.folds = false;
     work.own.Finish(sums.s, work.rows, whole, step_begin, step_begin * kStepTokens);
-    Weigh(sums);
+    sums.raises = Weigh(sums.s, sums.opens, sums.chunk.m, sums.falls, sums.next_p);
+    TakeWeights(sums);
     int step = step_begin + 1;
     if constexpr (kWindow > 0) {
 #pragma unroll 1
@@ -199,13 +225,29 @@ struct AttentionWarpgroup {
 #pragma unroll 1
     for (; step < step_end; ++step) Advance<true>(work, step);
 
-    TakeWeights(sums);
-    WaitForValues(work, step_end - 1);
+    WaitForValues<true>(work, step_end - 1);
+    FoldEnded(sums);
+    Ring::KeyTurn stage = work.stage;
+    stage.Next();
+    // At most one: this warpgroup's last row sees up to 64 tokens less than the tile's.
+    for (; step_end < tile_end; ++step_end) {
+      PassKeys(stage);
+      PassValues(stage);
+      stage.Next();
+    }
+    turn.Next();
+    const bool more = WaitForTile(turn, stage);
+    if (more) WaitForTurn();
     AskForSums(sums, work.stage.at, sums.opens);
-    EndSums(work);
-    work.stage.Next();
-    FoldChunk(sums, sums.chunk.m);
+    AskForScores(sums, turn.at, stage.at);  // of anything, if there is no more
+    if (more) EndTurn();
+    WaitForProducts<1>();
+    HoldSums(sums);
+    ring.ArriveOnce(ring.value_free(work.stage.at));
+    work.stage = stage;
+    FoldChunk(sums.total, sums.chunk, sums.chunk.m);
     Write(work.own, sums.total, work.tile);
+    return more;
   }
 
   // y of the warp's rows, through the place of the tile's q: a row's units of 16 bytes together.
@@ -241,71 +283,55 @@ struct AttentionWarpgroup {
     SyncWarp();
   }
 
-  DEVICE void Consume() const {
-    Ring::StageTurn stage;
-    for (Ring::TileTurn turn;; turn.Next()) {
-      WaitForPhase(ring.tile_full(turn.at), turn.parity);
-      const Ring::TileNote note = ring.note(turn.at);
-      const int tile_at = Uniform(note.tile_at), head = Uniform(note.head);
-      if (tile_at < 0) return;
-      Tile tile = ring.UniformTile(tile_at);
-      const int tile_end = tile.step_end, first = Ring::FirstRead(tile);
-      tile.row += consumer * Ring::kGroupRows;
-      tile.rows -= consumer * Ring::kGroupRows;
-      if (tile.rows > Ring::kGroupRows) tile.rows = Ring::kGroupRows;
-      int end = tile.rows > 0 ? tile_end : tile.step_begin;
-      if constexpr (kCausal) {
-        const int last = tile.context - tile.tokens + (tile.row + tile.rows - 1) / kGroup;
-        if (last / kStepTokens + 1 < end) end = last / kStepTokens + 1;
-      }
-      const WarpRows own{ring.operands, tile, head, ring.warp % Ring::kWarpgroupWarps * 16,
-                         ring.lane};
-      int step = tile.step_begin;
-      if (step < end) {
-        Work work{own, first, turn.at, stage, {}, {}};
-        Attend(work, step, end);
-        step = end;
-      } else if (tile.rows > 0) {
-        RowSums<kDv / 8> nothing;
-        nothing.Clear();
-        Write(own, nothing, turn.at);
-      }
-      for (; step < tile_end; ++step, stage.Next()) {
-        WaitForPhase(ring.stage_full(stage.at), stage.parity);
-        ring.ArriveOnce(ring.stage_free(stage.at));
-      }
-      ring.ArriveOnce(ring.tile_free(turn.at));
+  // From a tile to this warpgroup's rows of it; the end of the steps that they see, one at least.
+  // Where it has none: the end of the tile's.
+  DEVICE int TakeOwn(Tile& tile) const {
+    tile.row += consumer * Ring::kGroupRows;
+    tile.rows -= consumer * Ring::kGroupRows;
+    if (tile.rows > Ring::kGroupRows) tile.rows = Ring::kGroupRows;
+    int end = Ring::StepEnd(tile);
+    if (kCausal && tile.rows > 0) {
+      const int last = tile.context - tile.tokens + (tile.row + tile.rows - 1) / kGroup;
+      if (last / kStepTokens + 1 < end) end = last / kStepTokens + 1;
     }
+    return end;
   }
 
-  static DEVICE void Run(const AttentionOperands& operands, const TensorMap& layer) {
-    const int thread = threadIdx.x;
-    const Ring ring{operands, Uniform(thread / kWarpThreads), thread % kWarpThreads,
-                    SharedAddress(SharedMemory())};
-    AllowNextGrid();
-    if (thread == 0) {
-      PrefetchMap(layer);
-      ring.Init();
+  DEVICE void Consume() const {
+    Ring::KeyTurn stage;
+    Ring::TileTurn turn;
+    if (consumer == 1) EndTurn();
+    WaitForPhase(ring.tile_full(turn.at), turn.parity);
+    if (Uniform(ring.note(turn.at).head) < 0) return;
+    WaitForPhase(ring.key_full(stage.at), stage.parity);
+    Sums sums;
+    sums.zero =
+        *reinterpret_cast<const volatile uint32_t*>(SharedMemory() + Ring::kOnesAt) ^ Ones();
+    WaitForTurn();
+    AskForScores(sums, turn.at, stage.at);
+    EndTurn();
+    for (bool more = true; more;) {
+      const Ring::TileNote& note = ring.note(turn.at);
+      const int head = Uniform(note.head);
+      Tile tile = Ring::UniformTile(note.tile);
+      const int tile_end = Ring::StepEnd(tile), first = Ring::FirstRead(tile);
+      const int end = TakeOwn(tile);
+      const WarpRows own{ring.operands, tile, head, ring.warp % Ring::kWarpgroupWarps * 16,
+                         ring.lane};
+      Work work{own, first, turn.at, stage, {}, sums};
+      more = Attend(work, turn, tile.step_begin, end, tile_end);
+      ring.ArriveOnce(ring.tile_free(turn.at));
+      turn.Next();
     }
-    if (thread < 1024 / 16) {
-      const uint32_t ones = Ones();
-      reinterpret_cast<Words4*>(SharedMemory() + Ring::kOnesAt)[thread] = {ones, ones, ones, ones};
-      FenceShared();
-    }
-    SyncBlock();
-    // 168 registers a thread at launch.
-    const int warpgroup = ring.warp / Ring::kWarpgroupWarps;
-    if (warpgroup == 0) {
-      GiveRegisters<40>();
-      if (ring.warp == 0) {
-        ring.Produce(layer);
-      } else {
-        ring.BringQueries();
-      }
-    } else {
-      TakeRegisters<232>();
-      AttentionWarpgroup{ring, warpgroup - 1}.Consume();
-    }
+    WaitForProducts<0>();
+  }
+
+  // `query` is a map of q where AttentionRing::kQueryBoxes.
+  static DEVICE void Run(const AttentionOperands& operands, const TensorMap& layer,
+                         const TensorMap& query) {
+    Ring::RunBlock(operands, layer, query, [](const Ring& ring, int consumer) {
+      AttentionWarpgroup{ring, consumer}.Consume();
+    });
   }
 };
 

@@ -58,6 +58,16 @@ DEVICE void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
+// A box of some rows of each of some blocks of rows, of a map that has such (`block_rows`): from
+// `row` of block `block` on.
+DEVICE void CopyBlocks(uint32_t to, const TensorMap& map, int column, int row, int block,
+                       uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(block), "r"(barrier)
+      : "memory");
+}
 
 // A box of whole rows from `row` on, a multiple of 8, of a map that is `grouped`: groups of eight
 // rows, each in panels of 64 columns, each [8][128 bytes], swizzled. Rows before the matrix are
@@ -123,9 +133,10 @@ DEVICE void HoldProducts(float (&d)[kTiles][4]) {
   for (int i = 0; i < kTiles; ++i) HoldProducts(d[i]);
 }
 
-// d (+)= a . b^T for 64 x kColumns and 16 k. Thread 4g + t of warp w holds rows 16w + g and + 8, of
-// each 8 columns 2t and 2t + 1, as Mma does.
-template <typename T, int kColumns>
+// d (+)= a . b^T for 64 x kColumns and 16 k, or a . b if kTransposed is 1: rows of b in memory are
+// k. Thread 4g + t of warp w holds rows 16w + g and + 8, of each 8 columns 2t and 2t + 1, as Mma
+// does.
+template <typename T, int kColumns, int kTransposed = 0>
 struct WarpgroupProduct;
 
 #define QUIRE_NUMBERS_4 "%0, %1, %2, %3"
@@ -153,33 +164,42 @@ struct WarpgroupProduct;
 #define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_FROM(64), QUIRE_SUMS_FROM(80)
 
 // `a` to `accumulate` are the operands after the sums.
-#define QUIRE_WARPGROUP_PRODUCT(element, type, columns, count, a_number, b_number, c_number) \
-  template <>                                                                                \
-  struct WarpgroupProduct<element, columns> {                                                \
-    static DEVICE void Run(float* d, Operand a, Operand b, bool accumulate) {                \
-      asm volatile(                                                                          \
-          "{\n"                                                                              \
-          ".reg .pred p;\n"                                                                  \
-          "setp.ne.b32 p, %" c_number                                                        \
-          ", 0;\n"                                                                           \
-          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type              \
-          " {" QUIRE_NUMBERS_##count "}, %" a_number ", %" b_number                          \
-                                     ", p, 1, 1, 0, 0;\n"                                    \
-                                     "}"                                                     \
-          : QUIRE_SUMS_##count                                                               \
-          : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));                \
-    }                                                                                        \
+#define QUIRE_WARPGROUP_PRODUCT(element, type, columns, transposed, count, a_number, b_number,   \
+                                c_number)                                                        \
+  template <>                                                                                    \
+  struct WarpgroupProduct<element, columns, transposed> {                                        \
+    static DEVICE void Run(float* d, Operand a, Operand b, bool accumulate) {                    \
+      asm volatile(                                                                              \
+          "{\n"                                                                                  \
+          ".reg .pred p;\n"                                                                      \
+          "setp.ne.b32 p, %" c_number                                                            \
+          ", 0;\n"                                                                               \
+          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                  \
+          " {" QUIRE_NUMBERS_##count "}, %" a_number ", %" b_number ", p, 1, 1, 0, " #transposed \
+                                     ";\n"                                                       \
+                                     "}"                                                         \
+          : QUIRE_SUMS_##count                                                                   \
+          : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));                    \
+    }                                                                                            \
   };
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 16, 8, "8", "9", "10")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 16, 8, "8", "9", "10")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 16, "16", "17", "18")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 16, "16", "17", "18")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 32, "32", "33", "34")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 32, "32", "33", "34")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 64, "64", "65", "66")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 64, "64", "65", "66")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 192, 96, "96", "97", "98")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 192, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 16, 0, 8, "8", "9", "10")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 16, 0, 8, "8", "9", "10")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 0, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 0, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 0, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 0, 64, "64", "65", "66")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 0, 64, "64", "65", "66")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 192, 0, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 192, 0, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 8, 1, 4, "4", "5", "6")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 1, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 1, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 1, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 1, 64, "64", "65", "66")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 1, 64, "64", "65", "66")
 
 // d (+)= a . b with `a` in registers, as Mma takes it, which may not change before the product is
 // waited for. Rows of b in memory are k if kTransposed is 1, and its columns if it is 0.
@@ -207,6 +227,10 @@ struct WarpgroupRowProduct;
   };
 QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
 QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 16, 1, 8, "8", "9", "10", "11", "12", "13")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 16, 1, 8, "8", "9", "10", "11", "12", "13")
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 32, 1, 16, "16", "17", "18", "19", "20", "21")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 32, 1, 16, "16", "17", "18", "19", "20", "21")
 QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
 QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
 QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34", "35", "36", "37")

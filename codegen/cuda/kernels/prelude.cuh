@@ -96,7 +96,8 @@ DEVICE float Ceiling(float x) {
 }
 // 2^x for an integer x below 128, exact; 0 below the normal numbers.
 DEVICE float PowerOfTwo(float x) {
-  return FromBits(static_cast<uint32_t>(static_cast<int>(Max(x, -127.0f)) + 127) << 23);
+  // 2^23 + 2^22 + x + 127: its low bits are the exponent, those above are shifted out.
+  return FromBits(Bits(Add(Max(x, -127.0f), 12583039.0f)) << 23);
 }
 
 // (a & mask) | bits in one instruction, which the compiler does not make of two constants.
@@ -137,6 +138,22 @@ DEVICE uint32_t Pack<F16>(float low, float high) {
   uint32_t word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
+}
+
+// The larger of each of two pairs.
+template <typename T>
+DEVICE uint32_t MaxOfPairs(uint32_t a, uint32_t b);
+template <>
+DEVICE uint32_t MaxOfPairs<Bf16>(uint32_t a, uint32_t b) {
+  uint32_t larger;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+template <>
+DEVICE uint32_t MaxOfPairs<F16>(uint32_t a, uint32_t b) {
+  uint32_t larger;
+  asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
 }
 
 template <typename T>
