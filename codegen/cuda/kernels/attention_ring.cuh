@@ -43,6 +43,7 @@ struct AttentionRing {
   static_assert(kD == kDv && kRunTokens % 8 == 0 && kRuns <= kWarpThreads);
   static_assert(kManyRows == kRowGroups * kGroupRows);
   static_assert(kThreads == (1 + kConsumers) * kWarpgroupThreads);
+  static constexpr int kCopiedBarrier = 5;  // of SyncThreads: copies of a tile's steps have begun
 
   // kStages counts pairs of keys and values, or, of wide heads, either.
   static constexpr int kKeyStages = kWide ? (kStages + 1) / 2 : kStages;
@@ -170,6 +171,7 @@ struct AttentionRing {
       const int head = Uniform(of.head);
       if (head < 0) return;
       CopySteps(layer, UniformTile(of.tile), head, key, value);
+      ArriveAtThreads(kCopiedBarrier, 2 * kWarpThreads);
     }
   }
 
@@ -259,6 +261,8 @@ struct AttentionRing {
         CopyQuery(drawn_note, turn.at);
       }
       if (!there) return;
+      // A tile that is asked for early may keep the block that has most to do.
+      SyncThreads(kCopiedBarrier, 2 * kWarpThreads);
       uint32_t ticket = 0;
       if (lane == 0) {
         ticket = CountArrival(drawn, 1);
