@@ -24,6 +24,7 @@ inline float Mul(float a, float b) { return a * b; }
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float Exp2(float x) { return std::exp2(x); }
 inline float Reciprocal(float x) { return 1 / x; }
+inline float NearReciprocal(float x) { return 1 / x; }
 inline float Max(float a, float b) { return std::fmax(a, b); }
 inline float Ceiling(float x) { return std::ceil(x); }
 inline float PowerOfTwo(float x) { return x < -126 ? 0 : std::exp2(x); }

@@ -192,6 +192,16 @@ std::vector<float> Widened(const std::vector<T>& values) {
     }                                                                                              \
   }
 
+// Where 1 + exp(-x) is near one, large, beyond what has a normal inverse, and infinite.
+TEST(CudaLinearFusedEmulatedTest, SigmoidsDenominatorsAreOfAnySize) {
+  for (const float x : {40.0F, 1.0F, 0.0F, -1.0F, -60.0F, -70.0F, -87.0F, -88.0F, -88.7F}) {
+    const double expected = 1 / (1 + std::exp(-static_cast<double>(x)));
+    EXPECT_NEAR(Sigmoid(x) / expected, 1, 5e-5) << x;
+  }
+  EXPECT_EQ(Sigmoid(-200), 0);
+  EXPECT_TRUE(std::isnan(Sigmoid(std::nanf(""))));
+}
+
 TEST(CudaLinearFusedEmulatedTest, GatedAndNormed) {
   const auto weight = Draw<Bf16>("weight", int64_t{gated::kWeightRows} * gated::kK);
   const void* weight_bytes = weight.data();

@@ -18,14 +18,26 @@ DEVICE float CopySign(float magnitude, float sign) {
 // added to the exponent. Limits: above, infinity; below, the smallest normal number.
 DEVICE float Exp(float x) {
   const float kLog2E = 1.4426950216293335f, kRest = 1.925963033500e-8f;
+  const float kMost = 88.7228317f;  // of a finite power
   float inside = x < -87.33f ? -87.33f : x;
-  inside = inside > 88.73f ? 88.73f : inside;
+  inside = inside > kMost ? kMost : inside;
   const float n = Round(Mul(inside, kLog2E));
   const float r = Fma(inside, kRest, Fma(inside, kLog2E, Negate(n)));
-  return FromBits(Bits(Exp2(r)) + (static_cast<uint32_t>(static_cast<int>(n)) << 23));
+  const float power = FromBits(Bits(Exp2(r)) + (static_cast<uint32_t>(static_cast<int>(n)) << 23));
+  return x > kMost ? FromBits(0x7f800000u) : power;
 }
 
-DEVICE float Sigmoid(float x) { return Reciprocal(Add(1.0f, Exp(Negate(x)))); }
+// 1 / x of x from 1 to infinity. Reciprocal() has a branch for others, which keeps what is computed
+// for several elements apart. Large x are scaled, so that nothing is subnormal on the way.
+DEVICE float ReciprocalFromOne(float x) {
+  const float scale = x > 0x1p96f ? 0x1p-64f : 1.0f;
+  const float near = Mul(x, scale);
+  const float inverse = NearReciprocal(near);
+  const float refined = Fma(Fma(Negate(near), inverse, 1.0f), inverse, inverse);
+  return x > 0x1.fffffep127f ? 0.0f : Mul(refined, scale);
+}
+
+DEVICE float Sigmoid(float x) { return ReciprocalFromOne(Add(1.0f, Exp(Negate(x)))); }
 DEVICE float Silu(float x) { return Mul(x, Sigmoid(x)); }
 DEVICE float Relu(float x) { return x < 0.0f ? 0.0f : x; }
 
@@ -41,7 +53,7 @@ DEVICE float Tanh(float x) {
     return Fma(Mul(p, square), x, x);
   }
   const float e = Exp(Add(a, a));
-  return CopySign(Fma(-2.0f, Reciprocal(Add(e, 1.0f)), 1.0f), x);
+  return CopySign(Fma(-2.0f, ReciprocalFromOne(Add(e, 1.0f)), 1.0f), x);
 }
 
 // |x| < 1: x p(x^2), relative error 1.3e-9. Otherwise 1 - exp(-x^2) r(1 / (1 + |x|/2)), where r is
@@ -58,7 +70,7 @@ DEVICE float Erf(float x) {
     p = Fma(p, square, 1.1283791065216064f);
     return Mul(x, p);
   }
-  const float t = Reciprocal(Fma(a, 0.5f, 1.0f));
+  const float t = ReciprocalFromOne(Fma(a, 0.5f, 1.0f));
   float r = 0.006652350537478924f;
   r = Fma(r, t, -0.2540864050388336f);
   r = Fma(r, t, 0.6705459952354431f);
@@ -84,8 +96,8 @@ DEVICE float GeluQuick(float x) { return Mul(x, Sigmoid(Mul(x, 1.702f))); }
 // nearest multiple of pi/2 (in two parts), then Taylor series on [-pi/4, pi/4].
 DEVICE void CosineAndSine(double angle, float& cosine, float& sine) {
   const double n = Round(Mul(angle, 0.6366197723675814));
-  const float r = static_cast<float>(
-      Fma(-n, 6.123233995736766e-17, Fma(-n, 1.5707963267948966, angle)));
+  const float r =
+      static_cast<float>(Fma(-n, 6.123233995736766e-17, Fma(-n, 1.5707963267948966, angle)));
   const float square = Mul(r, r);
   float s = 2.755731922398589e-06f;
   s = Fma(s, square, -1.984126984126984e-04f);

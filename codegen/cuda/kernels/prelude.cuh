@@ -52,6 +52,12 @@ DEVICE float Reciprocal(float x) {
   asm("rcp.rn.f32 %0, %1;" : "=f"(inverse) : "f"(x));
   return inverse;
 }
+// Within 1 ulp, and subnormal numbers are zeros.
+DEVICE float NearReciprocal(float x) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
+}
 DEVICE float SquareRoot(float x) {
   float root;
   asm("sqrt.rn.f32 %0, %1;" : "=f"(root) : "f"(x));
