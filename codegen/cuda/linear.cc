@@ -47,10 +47,13 @@ int64_t FewSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
 
 int64_t TileStageBytes(int rows) { return int64_t{rows + kTileRows} * kStageRowBytes; }
 
-int64_t WarpgroupSharedBytes(const CudaLinearConfig& config) {
-  constexpr int kBarriers = 3, kConsumers = 2;
+int64_t WarpgroupSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
+  constexpr int kBarriers = 3, kConsumers = 2, kWarps = 8, kKeptSums = 96;
   const int64_t stage = int64_t{config.rows + config.tile_rows} * kStageRowBytes;
-  return config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
+  const int64_t ring = config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
+  const int64_t shared_sums = 32 * std::max(0, config.tile_rows / 2 - kKeptSums) * 4;
+  const int64_t run = 16 * RowBytes(spec.y, 32);
+  return DivideUp(ring, 16) * 16 + kWarps * std::max(run, shared_sums);
 }
 
 int64_t NarrowSharedBytes(const CudaLinearConfig& config) {
@@ -68,7 +71,7 @@ int64_t SharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
     case CudaLinearConfig::kNarrow:
       return NarrowSharedBytes(config);
     case CudaLinearConfig::kWarpgroup:
-      return WarpgroupSharedBytes(config);
+      return WarpgroupSharedBytes(spec, config);
   }
   return 0;
 }
@@ -152,22 +155,14 @@ int NarrowTileRows(const LinearSpec& spec, int multiprocessors) {
   return once <= kMost ? static_cast<int>(once) : kCutRows;
 }
 
-// Whether up to 128 rows are for the narrow body, in tiles of one group: tiles on most of the
-// device that need no cut, unless long parts make up for the merging of those that do.
-bool PrefersNarrow128(const LinearSpec& spec, int multiprocessors) {
-  const int64_t tiles = DivideUp(spec.weight_rows(), kNarrowGroupRows);
-  return tiles <= multiprocessors && 5 * tiles >= 2 * multiprocessors &&
-         (2 * tiles > multiprocessors || spec.k <= 6144);
-}
-
-// That body, with the activation of a gated linear where copies bring its rows in pairs.
+// The narrow body, with the activation of a gated linear where copies bring its rows in pairs.
 CudaLinearConfig NarrowConfig(const LinearSpec& spec, int rows, const CudaLimits& limits) {
   constexpr int kMostStages = 32;
-  const int tile_rows = rows > 64 ? kNarrowGroupRows : NarrowTileRows(spec, limits.multiprocessors);
+  const int tile_rows = NarrowTileRows(spec, limits.multiprocessors);
   CudaLinearConfig config{CudaLinearConfig::kNarrow, rows,
                           static_cast<int>(DivideUp(tile_rows, kNarrowGroupRows)), kMostStages,
                           tile_rows};
-  config.act = rows <= 64 && spec.gated && spec.n % 8 == 0;
+  config.act = spec.gated && spec.n % 8 == 0;
   while (NarrowSharedBytes(config) > limits.shared_bytes) --config.stages;
   return config;
 }
@@ -199,8 +194,23 @@ absl::Status CheckSpec(const LinearSpec& spec) {
 void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
                        std::vector<CudaLinearConfig>* configs) {
   if (limits.major == 9 && CudaLinearHasWholeStages(spec)) {
-    configs->push_back({CudaLinearConfig::kWarpgroup, 128, 2, 6, 128});
-    configs->push_back({CudaLinearConfig::kWarpgroup, 128, 2, 5, 192});
+    const auto add = [&](int tile_rows, int stages) {
+      CudaLinearConfig config{CudaLinearConfig::kWarpgroup, 128, 2, stages, tile_rows};
+      config.act = spec.act != LinearAct::kNone && (!spec.gated || spec.n % 8 == 0);
+      config.chained = tile_rows == 192;
+      configs->push_back(config);
+    };
+    // Up to 128 rows: one round of tiles, or of their halves, that is as full as it can be.
+    const int64_t n = spec.weight_rows(), multiprocessors = limits.multiprocessors;
+    if (DivideUp(n, 64) <= multiprocessors) {
+      add(64, 8);
+    } else if (DivideUp(n, 96) <= multiprocessors && !spec.gated) {
+      add(96, 7);
+    }
+    // Logits are of few rows. An activation takes less time beside the other warpgroup's products.
+    add(128, 6);
+    if (spec.y != DType::kF32) add(192, 5);
+    if (spec.y != DType::kF32 && spec.act == LinearAct::kNone) add(256, 4);
   } else {
     configs->push_back(TileConfig(128, 2, 6, limits.shared_bytes));
   }
@@ -243,9 +253,6 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   configs.push_back(few_16.stages > 0 && prefers_few ? few_16 : tile_16);
   configs.push_back(narrow ? NarrowConfig(spec, 32, limits) : TileConfig(32, 1, 10, shared_bytes));
   configs.push_back(narrow ? NarrowConfig(spec, 64, limits) : TileConfig(64, 2, 8, shared_bytes));
-  if (narrow && PrefersNarrow128(spec, limits.multiprocessors)) {
-    configs.push_back(NarrowConfig(spec, 128, limits));
-  }
   AppendForManyRows(spec, limits, &configs);
   for (const CudaLinearConfig& config : configs) {
     if (config.stages < 3) {
@@ -276,7 +283,9 @@ CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearCo
       config.body == CudaLinearConfig::kNarrow ? absl::StrCat("x", config.tile_rows) : "");
   kernel.block_threads = BlockThreads(config);
   kernel.shared_bytes = static_cast<int>(SharedBytes(spec, config));
-  const bool is_last = config.rows >= 128 && config.body != CudaLinearConfig::kNarrow;
+  const bool is_short = config.body == CudaLinearConfig::kNarrow ||
+                        (config.body == CudaLinearConfig::kWarpgroup && config.tile_rows < 128);
+  const bool is_last = config.rows >= 128 && !is_short;
   kernel.max_rows = is_last ? std::numeric_limits<int>::max() - 128 : config.rows;
   kernel.source = CudaLinearSource(CudaLinearBodySpec(spec, config), kernel);
   return kernel;

@@ -8,9 +8,10 @@
 // A block-quantised weight is read as such by the bodies for few rows, which take many rows in
 // turn; the others read what an entry of its own has made of it.
 //
-// A norm of x and an activation are computed by the bodies for few rows themselves (a gated one by
-// the narrow body, too), by those for many in row kernels before and after: the norm's bits and the
-// product's, as it is rounded between, are the same.
+// A norm of x is computed by the bodies for few rows themselves, by the others in a row kernel
+// before; an activation by the bodies for few and for the most rows and, if gated, by the narrow
+// body, by the others in a row kernel after: the norm's bits and the product's, as it is rounded
+// between, are the same.
 //
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
 // not have; x and weight of kNarrow and kWarpgroup: tensor maps), rows (i32), then
@@ -45,9 +46,11 @@ struct CudaLinearConfig {
   int rows = 0;    // kFew: the most that x may have; otherwise: of x in one tile
   int groups = 0;  // of four warps that multiply; kTile: the warps along x, 1 or 2
   int stages = 0;
-  int tile_rows = 128;  // of the weight in a tile; kFew: 16, of blocks 8, too; kWarpgroup: or 192;
-                        // kNarrow: a multiple of 32
-  bool norm = false, act = false;  // computes them, of a spec that has them; kNarrow: gated ones
+  int tile_rows = 128;  // of the weight in a tile; kFew: 16, of blocks 8, too; kWarpgroup: 64 to
+                        // 256; kNarrow: a multiple of 32
+  // What it computes of a spec that has them; kNarrow: gated activations, kWarpgroup: activations.
+  bool norm = false, act = false;
+  bool chained = false;  // kWarpgroup: its warpgroups take turns
 };
 
 struct CudaLinearKernel {
@@ -62,7 +65,7 @@ struct CudaLinearKernel {
 struct CudaLinearLaunch {
   int grid = 0;
   int whole_tiles =
-      0;  // of bodies with tiles: the rest are cut into four parts of K, one a block at a time
+      0;  // of bodies with tiles: the rest are cut into pieces of K, one a block at a time
   int64_t workspace_bytes = 0;
 };
 
@@ -74,6 +77,12 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
 // Whether a body reads x and weight through tensor maps.
 inline bool CudaLinearTakesMaps(CudaLinearConfig::Body body) {
   return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kWarpgroup;
+}
+
+// The pieces of K that a tile may be cut into: the widest have no registers left for that.
+inline int CudaLinearPieces(const CudaLinearConfig& config) {
+  if (config.body != CudaLinearConfig::kWarpgroup) return 4;
+  return config.tile_rows <= 192 ? 2 : 1;
 }
 
 // What a body computes: the spec without what the configuration leaves to row kernels.

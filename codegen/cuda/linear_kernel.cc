@@ -170,7 +170,10 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spe
   if (spec.norm.has_value()) {
     QUIRE_ASSIGN_OR_RETURN(norm, MakeCudaRow(CudaLinearNormRows(spec), limits));
   }
-  if (spec.act != LinearAct::kNone) {
+  const bool acts_after =
+      std::any_of(kernels.begin(), kernels.end(),
+                  [](const CudaLinearKernel& kernel) { return !kernel.config.act; });
+  if (spec.act != LinearAct::kNone && acts_after) {
     QUIRE_ASSIGN_OR_RETURN(act, MakeCudaRow(CudaLinearActRows(spec), limits));
   }
   return std::make_unique<CudaLinear>(spec, limits, std::move(kernels), std::move(norm),

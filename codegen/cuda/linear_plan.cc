@@ -29,22 +29,23 @@ struct Cut {
 Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows,
             int multiprocessors) {
   const CudaLinearConfig& config = kernel.config;
-  const int64_t merge_stages = config.body == CudaLinearConfig::kTile ? 6
-                               : config.body == CudaLinearConfig::kNarrow
-                                   ? config.tile_rows * 3 / 32
-                               : config.tile_rows == 128 ? 16
-                                                         : 32;
-  const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
+  const int64_t merge_stages =
+      config.body == CudaLinearConfig::kTile
+          ? 6
+          : config.tile_rows * (config.body == CudaLinearConfig::kNarrow ? 3 : 4) / 32;
+  const int64_t tiles = CudaLinearTiles(spec, kernel, rows), pieces = CudaLinearPieces(config);
   const int64_t part_stages = DivideUp(spec.k, kParts * kStageK);
   int64_t best = tiles;
   int64_t best_time = DivideUp(tiles, multiprocessors) * kParts * part_stages;
+  if (pieces == 1) return {best, best_time};
   for (int64_t whole : {tiles / multiprocessors * multiprocessors, int64_t{0}}) {
     const int64_t cut = tiles - whole;
     if (cut > 2 * multiprocessors) continue;
     // Memory is what narrow tiles wait for: more than one round of parts only merges more.
-    if (config.body == CudaLinearConfig::kNarrow && cut * kParts > multiprocessors) continue;
+    if (config.body == CudaLinearConfig::kNarrow && cut * pieces > multiprocessors) continue;
+    const int64_t piece_stages = kParts / pieces * part_stages + merge_stages;
     const int64_t time = DivideUp(whole, multiprocessors) * kParts * part_stages +
-                         DivideUp(cut * kParts, multiprocessors) * (part_stages + merge_stages);
+                         DivideUp(cut * pieces, multiprocessors) * piece_stages;
     if (time < best_time) {
       best = whole;
       best_time = time;
@@ -69,11 +70,14 @@ size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKern
     if (few > 0 && rows <= kMostPasses * kernels[few - 1].max_rows) return few - 1;
   }
   if (kernels[first].config.body != CudaLinearConfig::kWarpgroup) return first;
+  if (kernels[first].max_rows == kernels[first].config.rows) return first;  // made for so few
   size_t best = first;
   int64_t best_time = std::numeric_limits<int64_t>::max();
   for (size_t i = first; i < kernels.size(); ++i) {
-    // A stage of the narrow tile takes longer than its share, by 5% on an H200.
-    const int64_t stage_time = kernels[i].config.tile_rows == 128 ? 140 : 200;
+    // As measured on an H200.
+    const int64_t stage_time = kernels[i].config.tile_rows == 128   ? 140
+                               : kernels[i].config.tile_rows == 192 ? 195
+                                                                    : 257;
     const int64_t time = BestCut(spec, kernels[i], rows, multiprocessors).time * stage_time;
     if (time < best_time) {
       best = i;
@@ -98,15 +102,18 @@ CudaLinearLaunch PlanCudaLinear(const LinearSpec& spec, const CudaLinearKernel& 
 
 CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel,
                                      int64_t rows, int multiprocessors, int64_t whole_tiles) {
+  const CudaLinearConfig& config = kernel.config;
   const int64_t cut = CudaLinearTiles(spec, kernel, rows) - whole_tiles;
   CudaLinearLaunch launch;
   launch.whole_tiles = static_cast<int>(whole_tiles);
-  launch.grid = static_cast<int>(std::min<int64_t>(multiprocessors, whole_tiles + cut * kParts));
+  launch.grid = static_cast<int>(
+      std::min<int64_t>(multiprocessors, whole_tiles + cut * CudaLinearPieces(config)));
   if (cut > 0) {
-    const bool narrow = kernel.config.body == CudaLinearConfig::kNarrow;
-    const int64_t tile_rows = narrow ? kernel.config.groups * 64 : kernel.config.tile_rows;
-    launch.workspace_bytes =
-        kArrivalBytes + cut * kParts * kernel.config.rows * tile_rows * int64_t{4};
+    // Sums of pieces; of the second of two, those of its parts.
+    const int64_t sums = CudaLinearPieces(config) == 2 ? 3 : kParts;
+    const bool narrow = config.body == CudaLinearConfig::kNarrow;
+    const int64_t tile_rows = narrow ? config.groups * 64 : config.tile_rows;
+    launch.workspace_bytes = kArrivalBytes + cut * sums * config.rows * tile_rows * 4;
   }
   return launch;
 }

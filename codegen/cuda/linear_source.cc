@@ -41,9 +41,8 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
     case CudaLinearConfig::kNarrow:
       return absl::StrCat("LinearNarrow<", sizes);
     case CudaLinearConfig::kWarpgroup:
-      // A chain of warpgroups pays with the wide tile only.
       return absl::StrCat("LinearWarpgroup<", config.tile_rows, ", ", config.stages, ", ",
-                          BoolText(config.tile_rows == 192), ">");
+                          BoolText(config.chained), ">");
   }
   return "";
 }
@@ -131,18 +130,21 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
 std::string SharedSpecText(LinearSpec spec) {
   if (IsBlockType(spec.weight)) spec.weight = spec.x;
   const std::string text = SpecText(spec);
-  return absl::StrCat("linear n=any k=any", text.substr(text.find(" w=")));
+  const size_t types = text.find(" w="), residual = text.find(" residual=");
+  return absl::StrCat("linear n=any k=any", text.substr(types, residual - types), " residual=any",
+                      text.substr(text.find(" layout=")));
 }
 
 // What the texts of all bodies have.
 std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
-  const bool is_written = IsBlockType(spec.weight) && kernel.config.body != CudaLinearConfig::kFew;
+  const bool many = kernel.config.body != CudaLinearConfig::kFew;
+  const bool is_written = many && IsBlockType(spec.weight);
   return absl::StrCat("using Element = ", ElementText(spec.x), ";\n",           //
                       "using Output = ", ElementText(spec.y), ";\n",            //
                       "constexpr int kGrain = ", CudaLinearGrain(spec.weight),  //
                       ", kSharedBytes = ", kernel.shared_bytes, ";\n",          //
                       "constexpr bool kHasBias = ", BoolText(spec.bias),        //
-                      ", kHasResidual = ", BoolText(spec.residual),             //
+                      ", kHasResidual = ", BoolText(many || spec.residual),     //
                       ", kWholeStages = ",                                      //
                       BoolText(CudaLinearHasWholeStages(spec)),                 //
                       ", kWeightIsWritten = ", BoolText(is_written), ";\n");
@@ -157,12 +159,12 @@ std::string FewText(const LinearSpec& spec) {
       IsBlockType(spec.weight) ? "linear_few_blocks.cuh\"\n" : "linear_few.cuh\"\n");
 }
 
-// What one has that serves every n and k.
+// What one has that serves every n and k, with a residual or without.
 std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
-  return absl::StrCat(config.body == CudaLinearConfig::kNarrow ? ActText(spec) : "",
-                      "constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
+  return absl::StrCat("constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
                       "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n",
-                      "#include \"linear_", CudaLinearBodyText(config.body), ".cuh\"\n");
+                      ActText(spec), "#include \"linear_", CudaLinearBodyText(config.body),
+                      ".cuh\"\n");
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ inline uint32_t CountArrival(uint32_t* counter, uint32_t increment) {
   *counter += increment;
   return before;
 }
+inline void PrefetchToL2(const void*) {}
 inline void LoadFromL2(float (&values)[4], const float* from) { std::memcpy(values, from, 16); }
 inline void LoadFromL2(float (&values)[2], const float* from) { std::memcpy(values, from, 8); }
 inline void StoreToL2(float* to, const float (&values)[4]) { std::memcpy(to, values, 16); }

@@ -71,7 +71,7 @@ TEST(CudaLinearTest, SourceOfANormAndAnActivation) {
   EXPECT_EQ(kernel.shared_bytes, Kernels(Spec(22016, 4096))[0].shared_bytes + 2 * 4 * 17 * 4);
 }
 
-// A text for many rows has neither n nor k.
+// A text for many rows has neither n nor k, and a residual that may be absent.
 TEST(CudaLinearTest, LinearsOfTheSameTypesShareTheirKernelsForManyRows) {
   const auto sources = [](const LinearSpec& spec) {
     std::vector<std::string> texts;
@@ -81,19 +81,23 @@ TEST(CudaLinearTest, LinearsOfTheSameTypesShareTheirKernelsForManyRows) {
     return texts;
   };
   const std::vector<std::string> shared = sources(Spec(4096, 11008));
-  EXPECT_EQ(shared.size(), 3u);
+  EXPECT_EQ(shared.size(), 5u);
   EXPECT_EQ(shared, sources(Spec(4104, 11008)));
-  // A norm is no part of it, nor is an activation that narrow tiles do not have.
-  LinearSpec fused = FusedSpec();
-  fused.gated = false, fused.n = 22016;
-  EXPECT_EQ(sources(Spec(22016, 4096)), sources(fused));
+  LinearSpec with_residual = Spec(4096, 11008);
+  with_residual.residual = true;
+  EXPECT_EQ(shared, sources(with_residual));
+  LinearSpec normed = FusedSpec();
+  normed.act = LinearAct::kNone;
+  normed.gated = false;
+  EXPECT_EQ(sources(Spec(11008, 4096)), sources(normed));
   // What decides on code is in the text: parts that end within a stage, rows of y that begin at any
-  // byte, a residual, types.
-  std::vector<LinearSpec> others(4, Spec(4096, 11008));
+  // byte, an activation, types, a bias.
+  std::vector<LinearSpec> others(5, Spec(4096, 11008));
   others[0].k = 576;
   others[1].n = 4097;
-  others[2].residual = true;
+  others[2].act = LinearAct::kSilu;
   others[3].y = DType::kF32;
+  others[4].bias = true;
   for (const LinearSpec& other : others) EXPECT_NE(shared, sources(other)) << SpecText(other);
 }
 
@@ -130,7 +134,7 @@ TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
                   {6144, 64, 96, 96},     //
                   {12288, 32, 128, 128},  //
                   {22016, 64, 115, 115},  //
-                  {4096, 128, 64, 64},    //
+                  {4096, 128, 128, 0},    // 128 halves
                   {6144, 128, 96, 96},    //
                   {32000, 64, 132, 250}};
   for (const auto& c : launches) {
@@ -147,19 +151,22 @@ TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
 // x of few rows stays in shared memory beside the ring: long k leave room for fewer rows, then
 // none.
 TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
-  const std::string many = ", warpgroup 128/6, warpgroup 192/5";
-  const std::string rest = "narrow 16x96/15, narrow 32x96/13, narrow 64x96/10" + many;
+  const std::string acting = ", warpgroup 128/6, warpgroup 192/5";
+  const std::string many = acting + ", warpgroup 256/4";
+  const std::string rest =
+      "narrow 16x96/15, narrow 32x96/13, narrow 64x96/10, warpgroup 96/7" + many;
   EXPECT_EQ(Describe(Kernels(Spec(12288, 4096))), "few 4/2/11, " + rest);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 11008))), "few 2/2/11, " + rest);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 14336))), "few 2/2/10, " + rest);
   EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), rest);
   // A gated activation in the body that has the product; another one not in narrow tiles.
   EXPECT_EQ(Describe(Kernels(FusedSpec())),
-            "few 4/2/11, few 8/2/9, narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + many);
+            "few 4/2/11, few 8/2/9, narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + acting);
   LinearSpec act = FusedSpec();
   act.gated = false;
   EXPECT_EQ(Describe(Kernels(act)),
-            "few 4/2/11, few 8/2/9, few 16/2/5, narrow 32x96/13, narrow 64x96/10" + many);
+            "few 4/2/11, few 8/2/9, few 16/2/5, narrow 32x96/13, narrow 64x96/10, warpgroup 96/7" +
+                acting);
   // Parts that end within a stage.
   EXPECT_EQ(Describe(Kernels(Spec(12288, 576))),
             "few 4/2/12, few 8/2/12, few 16/2/12, tile 32/1/10, tile 64/2/8, tile 128/2/6");
@@ -250,11 +257,15 @@ TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
     int tile_rows;
     int64_t tiles, whole_tiles;
   } cases[] = {
-      {4096, 11008, 128, 128, 32, 0},     // 128 parts, one each
+      {4096, 11008, 128, 64, 64, 0},      // 128 halves, one each
+      {6144, 4096, 128, 64, 96, 96},      // one round
+      {12288, 4096, 128, 96, 128, 128},   // one round
       {22016, 4096, 128, 192, 115, 115},  // one round
       {12288, 4096, 512, 192, 256, 256},  // two rounds
-      {22016, 4096, 512, 128, 688, 660},  // five rounds, and parts of 28 tiles
-      {4096, 11008, 4096, 128, 1024, 1024}, {12288, 4096, 4096, 192, 2048, 2048},
+      {22016, 4096, 512, 192, 460, 396},  // three rounds, and halves of 64 tiles
+      {4096, 4096, 512, 128, 128, 128},   // one round
+      {4096, 11008, 4096, 256, 512, 512},    {12288, 4096, 4096, 256, 1536, 1536},
+      {12288, 4096, 16384, 256, 6144, 6144},
   };
   for (const auto& c : cases) {
     const LinearSpec spec = Spec(c.n, c.k);
@@ -285,7 +296,7 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
   spec.residual = true;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  ASSERT_EQ((*kernel)->entries().size(), 7u);
+  ASSERT_EQ((*kernel)->entries().size(), 8u);
   EXPECT_EQ((*kernel)->entries()[0].entry, "linear_few_4");
   const struct {
     int64_t rows;
@@ -315,15 +326,14 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
   EXPECT_EQ(MakeCudaKernel(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-// Few rows: one launch. More: the norm before, or the product, then the activation after.
+// Few rows: one launch. More: the norm before; between few and many, the activation after.
 TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
   LinearSpec spec = FusedSpec();
   spec.bias = true;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  ASSERT_EQ((*kernel)->entries().size(), 9u);
+  ASSERT_EQ((*kernel)->entries().size(), 8u);  // no activation by itself: all bodies have it
   EXPECT_THAT((*kernel)->entries()[7].source, HasSubstr("rms_norm"));
-  EXPECT_THAT((*kernel)->entries()[8].source, HasSubstr("silu"));
   const std::string parameters = " operand 2 operand -1 ";
   const struct {
     int64_t rows;
@@ -338,11 +348,14 @@ TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
        {"7 x16: operand 0 operand 3 workspace 65536 16",
         "2 x115: map 0 map 1" + parameters + "operand 4 workspace 0 16 115 11008 4096"},
        65536 + 16 * 4096 * 2},
+      {64,
+       {"7 x64: operand 0 operand 3 workspace 65536 64",
+        "4 x115: map 0 map 1" + parameters + "operand 4 workspace 0 64 115 11008 4096"},
+       65536 + 64 * 4096 * 2},
       {128,
        {"7 x128: operand 0 operand 3 workspace 65536 128",
-        "6 x115: map 0 map 1" + parameters + "workspace 1114112 workspace 0 128 115 22016 4096",
-        "8 x1376: workspace 1114112 operand 4 128 43"},
-       65536 + 128 * (4096 + 22016) * 2},
+        "6 x115: map 0 map 1" + parameters + "operand 4 workspace 0 128 115 11008 4096"},
+       65536 + 128 * 4096 * 2},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
@@ -355,9 +368,25 @@ TEST(CudaLinearTest, LaunchesOfANormAndAnActivation) {
   EXPECT_EQ(many.tensor_maps[0].base.kind, CudaArgument::Kind::kWorkspace);
   EXPECT_EQ(many.tensor_maps[0].base.value, 65536);
   EXPECT_EQ(many.tensor_maps[1].rows, 22016);
-  EXPECT_FALSE(many.tensor_maps[1].paired);
+  EXPECT_TRUE(many.tensor_maps[1].paired);
+  EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
   EXPECT_TRUE((*kernel)->Launches(16).launches[1].tensor_maps[1].paired);
   EXPECT_THAT((*kernel)->entries()[2].source, HasSubstr("whole_tiles, 2 * n, k}, x,"));
+}
+
+// One that is not gated, between few and many rows.
+TEST(CudaLinearTest, AnActivationAfterTheProduct) {
+  LinearSpec spec = Spec(12288, 4096);
+  spec.act = LinearAct::kGelu;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const CudaLaunches launches = (*kernel)->Launches(64);
+  ASSERT_EQ(launches.launches.size(), 2u);
+  EXPECT_EQ(Describe(launches.launches[0]),
+            "4 x128: map 0 map 1 operand -1 operand -1 workspace 65536 workspace 0 64 128 12288 "
+            "4096");
+  EXPECT_EQ(Describe(launches.launches[1]).substr(0, 2), "8 ");
+  EXPECT_EQ((*kernel)->Launches(512).launches.size(), 1u);
 }
 
 // Weights of blocks: few rows read them, in turns where that is less to read; many read elements
@@ -366,8 +395,8 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
   LinearSpec spec = Spec(22016, 4096);
   spec.weight = DType::kQ4_K;
   EXPECT_EQ(Describe(Kernels(spec)),
-            "few 8/4/4, few 16/2/4, narrow 64x192/6, warpgroup 128/6, "
-            "warpgroup 192/5");
+            "few 8/4/4, few 16/2/4, narrow 64x192/6, warpgroup 128/6, warpgroup 192/5, "
+            "warpgroup 256/4");
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   const std::string rest = " operand -1 operand -1 operand 2 workspace 0 ";
@@ -380,8 +409,8 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
        {"1 x132: operand 0 operand 1" + rest + "30 0",
         "1 x132: operand 0 operand 1" + rest + "30 16"}},
       {4096,
-       {"5 x1056: operand 1 workspace 65536",
-        "4 x132: map 0 map 1" + rest + "4096 3680 22016 4096"}},
+       {"6 x1056: operand 1 workspace 65536",
+        "5 x132: map 0 map 1" + rest + "4096 2752 22016 4096"}},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);

@@ -37,12 +37,14 @@ QUIRE_DERIVED
 constexpr bool kHasAct = true, kGated = true;
 inline float Act(float x) { return x + 1; }
 #include <linear_narrow.cuh>
+#include <linear_warpgroup.cuh>
 }  // namespace gated
 #undef QUIRE_LINEAR_CUH_
 #undef QUIRE_LINEAR_ACT_CUH_
 #undef QUIRE_LINEAR_UNITS_CUH_
 #undef QUIRE_LINEAR_RING_CUH_
 #undef QUIRE_LINEAR_NARROW_CUH_
+#undef QUIRE_LINEAR_WARPGROUP_CUH_
 
 namespace blocks_of_256 {
 using Element = F16;
@@ -63,9 +65,8 @@ void RunTiles(const TestCase& c, int grid, int tile_rows) {
   const TensorMap x{c.x.data(), c.rows, c.k(), 128};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
   const int tiles = (c.rows + 127) / 128 * ((c.n() + tile_rows - 1) / tile_rows);
-  // Whole tiles, and others that are cut.
-  c.template Run<Operands>(grid, tiles / 2, Body::kThreads,
-                           Body::kRingBytes + Body::kBarrierBytes + 8,
+  // Whole tiles, and others that are cut, where they can be.
+  c.template Run<Operands>(grid, Body::kCuts ? tiles / 2 : tiles, Body::kThreads, Body::kUsedBytes,
                            [&](const Operands& operands) { Body::Run(operands, x, weight); });
 }
 
@@ -88,6 +89,9 @@ TEST(CudaLinearWarpgroupEmulatedTest, RaggedEndsOfRowsAndColumns) {
   QUIRE_CASE(one_stage_a_part);
   RunTiles<one_stage_a_part::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
   RunTiles<one_stage_a_part::LinearWarpgroup<192, 5, true>, Operands>(TestCase{131}, 1, 192);
+  RunTiles<one_stage_a_part::LinearWarpgroup<256, 4, false>, Operands>(TestCase{131}, 1, 256);
+  RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false>, Operands>(TestCase{131}, 3, 64);
+  RunTiles<one_stage_a_part::LinearWarpgroup<96, 3, false>, Operands>(TestCase{131}, 2, 96);
 }
 TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
   QUIRE_CASE(blocks_of_256);
@@ -95,6 +99,10 @@ TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
       TestCase{70, blocks_of_256::kGrain}, 2, 128);
   RunTiles<blocks_of_256::LinearWarpgroup<192, 5, true>, Operands>(
       TestCase{70, blocks_of_256::kGrain}, 5, 192);
+  RunTiles<blocks_of_256::LinearWarpgroup<64, 3, false>, Operands>(
+      TestCase{70, blocks_of_256::kGrain}, 2, 64);
+  RunTiles<blocks_of_256::LinearWarpgroup<256, 4, false>, Operands>(
+      TestCase{70, blocks_of_256::kGrain}, 2, 256);
 }
 
 TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
@@ -113,22 +121,21 @@ TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
 // act(a) * b, each rounded; tiles of one and of two warpgroups, whose last rows are not the
 // linear's.
 template <typename Body>
-void RunGated(int rows, int tokens, int grid) {
+void RunGated(int rows, int tokens, int tile_rows, size_t shared_bytes, int grid) {
   using TestCase = Case<Bf16, Bf16, 2 * gated::kN, gated::kK, true, false>;
   const TestCase c{rows};
   const TensorMap x{c.x.data(), rows, c.k(), tokens};
-  const TensorMap weight{c.weight.data(), c.n(), c.k(), Body::kTileRows};
-  const int tiles =
-      (rows + tokens - 1) / tokens * ((c.n() + Body::kTileRows - 1) / Body::kTileRows);
+  const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
+  const int tiles = (rows + tokens - 1) / tokens * ((c.n() + tile_rows - 1) / tile_rows);
   std::vector<float> workspace(256 + static_cast<size_t>(tiles) * 4 * 256 * 64, 0.0f);
-  for (int whole : {tiles, tiles / 2}) {
+  for (int whole : {tiles, tile_rows <= 192 ? tiles / 2 : tiles}) {
     std::vector<Bf16> y(static_cast<size_t>(rows) * gated::kN, FromFloat<Bf16>(-77));
     const gated::LinearOperands operands{
         nullptr, nullptr,  c.bias.data(),
         nullptr, y.data(), reinterpret_cast<uint8_t*>(workspace.data()),
         rows,    whole,    c.n(),
         c.k()};
-    RunGrid({grid, Body::kThreads, Body::kFlagsAt + 16, c.x.data(), c.x.size() * 2, 1},
+    RunGrid({grid, Body::kThreads, shared_bytes, c.x.data(), c.x.size() * 2, 1},
             [&] { Body::Run(operands, x, weight); });
     for (int row = 0; row < rows; ++row) {
       for (int n = 0; n < gated::kN; ++n) {
@@ -142,8 +149,18 @@ void RunGated(int rows, int tokens, int grid) {
   }
 }
 TEST(CudaLinearWarpgroupEmulatedTest, NarrowAndGated) {
-  RunGated<gated::LinearNarrow<16, 48, 3>>(11, 16, 2);
-  RunGated<gated::LinearNarrow<32, 112, 2>>(41, 32, 1);
+  using One = gated::LinearNarrow<16, 48, 3>;
+  using Two = gated::LinearNarrow<32, 112, 2>;
+  RunGated<One>(11, 16, One::kTileRows, One::kFlagsAt + 16, 2);
+  RunGated<Two>(41, 32, Two::kTileRows, Two::kFlagsAt + 16, 1);
+}
+TEST(CudaLinearWarpgroupEmulatedTest, ManyRowsAndGated) {
+  using Short = gated::LinearWarpgroup<64, 3, false>;
+  using Chained = gated::LinearWarpgroup<192, 3, true>;
+  using Wide = gated::LinearWarpgroup<256, 3, false>;
+  RunGated<Short>(131, 128, 64, Short::kUsedBytes, 3);
+  RunGated<Chained>(131, 128, 192, Chained::kUsedBytes, 2);
+  RunGated<Wide>(70, 128, 256, Wide::kUsedBytes, 1);
 }
 
 }  // namespace

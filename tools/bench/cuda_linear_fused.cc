@@ -229,7 +229,7 @@ int CheckFused(const Gpu& gpu, bool quick) {
 }
 
 int TimeFused(const Gpu& gpu) {
-  constexpr size_t kPoolBytes = size_t{2} << 30;
+  constexpr size_t kPoolBytes = size_t{2} << 30, kMostRows = 4096;
   constexpr auto kB = DType::kBF16;
   const std::vector<LinearSpec> specs = {
       Fused(Spec(12288, 4096, kB, kB, false, false), Rms(kB), LinearAct::kNone, false),
@@ -249,16 +249,16 @@ int TimeFused(const Gpu& gpu) {
   }
   Pair::Memory m = {};
   m.workspace = gpu.Allocate(kWorkspaceBytes);
-  m.x = gpu.Allocate(size_t{512} * 4096 * 2);
-  gpu.Copy(m.x, pool, size_t{512} * 4096 * 2);
-  m.normed = gpu.Allocate(size_t{512} * 4096 * 2);
-  m.y = gpu.Allocate(size_t{512} * 32768 * 2);
-  m.summed = gpu.Allocate(size_t{512} * 32768 * 2);
+  m.x = gpu.Allocate(kMostRows * 4096 * 2);
+  gpu.Copy(m.x, pool, kMostRows * 4096 * 2);
+  m.normed = gpu.Allocate(kMostRows * 4096 * 2);
+  m.y = gpu.Allocate(kMostRows * 32768 * 2);
+  m.summed = gpu.Allocate(kMostRows * 32768 * 2);
   for (const auto& pair : pairs) {
     const LinearSpec& spec = pair->spec;
     const auto bytes = static_cast<size_t>(spec.weight_rows() * spec.k * 2);
     const size_t weights = kPoolBytes / bytes - 1;
-    for (int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 512}) {
+    for (int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 512, 4096}) {
       double us[2];
       for (bool whole : {true, false}) {
         us[whole ? 0 : 1] = gpu.TimeGraph(9, [&] {

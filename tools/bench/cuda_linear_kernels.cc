@@ -1,12 +1,15 @@
 #include "tools/bench/cuda_linear_kernels.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace quire::bench {
 
 std::string Name(const CudaLinearConfig& config) {
   if (config.body == CudaLinearConfig::kWarpgroup) {
-    return absl::StrCat("warpgroup", config.tile_rows, "/", config.stages);
+    return absl::StrCat("warpgroup", config.tile_rows, "/", config.stages,
+                        config.chained ? "c" : "");
   }
   if (config.body == CudaLinearConfig::kNarrow) {
     return absl::StrCat("narrow", config.rows, "x", config.tile_rows, "/", config.stages);
@@ -39,6 +42,12 @@ std::vector<CudaLinearConfig> OtherConfigs(const LinearSpec& spec, const CudaLim
       }
     }
     for (int groups : {1, 2}) configs.push_back({Config::kNarrow, 128, groups, 12, 64 * groups});
+    for (const auto& [tile_rows, stages] :
+         {std::pair(64, 8), std::pair(96, 7), std::pair(256, 4)}) {
+      configs.push_back({Config::kWarpgroup, 128, 2, stages, tile_rows});
+    }
+    configs.push_back(configs.back());
+    configs.back().chained = true;
   }
   std::vector<Config> possible;
   for (Config& config : configs) {
@@ -86,7 +95,7 @@ std::vector<CudaLinearLaunch> Launches(const LinearSpec& spec, const CudaLinearK
   std::vector<CudaLinearLaunch> launches;
   for (int64_t whole : {tiles, full, int64_t{0}}) {
     if (!launches.empty() && whole == launches.back().whole_tiles) continue;
-    if (tiles - whole > 4096) continue;
+    if (tiles - whole > (CudaLinearPieces(kernel.config) > 1 ? 4096 : 0)) continue;
     launches.push_back(PlanCudaLinearTiles(spec, kernel, rows, multiprocessors, whole));
     if (static_cast<size_t>(launches.back().workspace_bytes) > kWorkspaceBytes) launches.pop_back();
   }

@@ -145,6 +145,9 @@ struct WarpgroupProduct;
 #define QUIRE_NUMBERS_32 \
   QUIRE_NUMBERS_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define QUIRE_NUMBERS_48                                                                    \
+  QUIRE_NUMBERS_32                                                                          \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define QUIRE_NUMBERS_64                                                                    \
   QUIRE_NUMBERS_32                                                                          \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
@@ -153,6 +156,11 @@ struct WarpgroupProduct;
   QUIRE_NUMBERS_64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define QUIRE_NUMBERS_128                                                                        \
+  QUIRE_NUMBERS_96                                                                               \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "     \
+  "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "   \
+  "%126, %127"
 #define QUIRE_SUMS_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define QUIRE_SUMS_FROM(i) \
   QUIRE_SUMS_FOUR(i), QUIRE_SUMS_FOUR(i + 4), QUIRE_SUMS_FOUR(i + 8), QUIRE_SUMS_FOUR(i + 12)
@@ -160,8 +168,10 @@ struct WarpgroupProduct;
 #define QUIRE_SUMS_8 QUIRE_SUMS_4, QUIRE_SUMS_FOUR(4)
 #define QUIRE_SUMS_16 QUIRE_SUMS_FROM(0)
 #define QUIRE_SUMS_32 QUIRE_SUMS_16, QUIRE_SUMS_FROM(16)
+#define QUIRE_SUMS_48 QUIRE_SUMS_32, QUIRE_SUMS_FROM(32)
 #define QUIRE_SUMS_64 QUIRE_SUMS_32, QUIRE_SUMS_FROM(32), QUIRE_SUMS_FROM(48)
 #define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_FROM(64), QUIRE_SUMS_FROM(80)
+#define QUIRE_SUMS_128 QUIRE_SUMS_96, QUIRE_SUMS_FROM(96), QUIRE_SUMS_FROM(112)
 
 // `a` to `accumulate` are the operands after the sums.
 #define QUIRE_WARPGROUP_PRODUCT(element, type, columns, transposed, count, a_number, b_number,   \
@@ -188,10 +198,14 @@ QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 0, 16, "16", "17", "18")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 0, 16, "16", "17", "18")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 0, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 96, 0, 48, "48", "49", "50")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 96, 0, 48, "48", "49", "50")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 0, 64, "64", "65", "66")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 0, 64, "64", "65", "66")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 192, 0, 96, "96", "97", "98")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 192, 0, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 256, 0, 128, "128", "129", "130")
+QUIRE_WARPGROUP_PRODUCT(F16, "f16", 256, 0, 128, "128", "129", "130")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 8, 1, 4, "4", "5", "6")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 1, 16, "16", "17", "18")

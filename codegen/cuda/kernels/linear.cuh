@@ -1,16 +1,17 @@
 // What every linear kernel has in common: y = x . w^T (+ bias) (+ residual), in one arithmetic.
 //
 // Constants expected: Element (Bf16 or F16, of x and the weight), Output (Bf16, F16 or F32, of y
-// and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a stage), kWeightIsWritten (by
-// the grid before, that is), kSharedBytes. Bodies for many rows serve every n and k; those for few
-// are made for one linear (linear_columns.cuh).
+// and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a
+// stage), kWeightIsWritten (by the grid before, that is), kSharedBytes. Bodies for many rows serve
+// every n and k, and add a residual where its pointer is not null; those for few are made for one
+// linear (linear_columns.cuh).
 //
 // Arithmetic, the same bits in every kernel, for every number of rows: K is cut into kParts parts
 // at multiples of kGrain, 16 or the block of a block-quantised weight; each part is one chain of
 // tensor-core steps of 16 k from zero, in order of k (a step that K ends within is filled with
 // zeros); the parts are added from left to right in f32; then the bias and the residual are added
-// in f32; then one rounding to Output. Whether rows or weights stand on the tensor core's 16-row
-// side does not change a bit.
+// in f32; then one rounding to Output. No sum is -0, so that a residual of zeros changes none.
+// Whether rows or weights stand on the tensor core's 16-row side does not change a bit.
 #ifndef QUIRE_LINEAR_CUH_
 #define QUIRE_LINEAR_CUH_
 
@@ -41,8 +42,8 @@ struct LinearOperands {
   Output* y;               // [rows, n]
   uint8_t* workspace;      // read and written where a tile is cut
   int rows;
-  int whole_tiles;  // of bodies with tiles (linear_units.cuh)
-  int n, k;         // of the weight
+  int whole_tiles;    // of bodies with tiles (linear_units.cuh)
+  int n, k;           // of the weight
   int first_row = 0;  // of bodies for few rows
   const void *norm_weight = nullptr, *norm_bias = nullptr;  // of those that norm x
 };

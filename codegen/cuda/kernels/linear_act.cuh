@@ -7,10 +7,17 @@
 
 #include "linear.cuh"
 
-// The value of y, from the sums of both of its rows of the weight if gated.
+// The value of y, from the sums of both of its rows of the weight if gated, with their biases.
+DEVICE Output FinishAct(float sum, float gated_sum) {
+  const float a = Act(ToFloat(FromFloat<Output>(sum)));
+  return FromFloat<Output>(kGated ? Mul(a, ToFloat(FromFloat<Output>(gated_sum))) : a);
+}
 DEVICE Output FinishAct(float sum, float bias, float gated_sum, float gated_bias) {
-  const float a = Act(ToFloat(Finish(sum, bias, 0)));
-  return FromFloat<Output>(kGated ? Mul(a, ToFloat(Finish(gated_sum, gated_bias, 0))) : a);
+  if constexpr (kHasBias) {
+    sum = Add(sum, bias);
+    gated_sum = Add(gated_sum, gated_bias);
+  }
+  return FinishAct(sum, gated_sum);
 }
 
 #endif  // QUIRE_LINEAR_ACT_CUH_

@@ -48,30 +48,11 @@ struct LinearNarrow {
   // One part's sums of this warpgroup, added to its totals.
   static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
                              float (&total)[kThreadSums]) {
-    if (stages == 0) return;
-    const auto release = [&](int stage) {
-      if (threadIdx.x % kWarpThreads == 0) Arrive(ring.free(stage));
-    };
     float sum[kThreadSums];
-    int before = 0;
-    for (int i = 0; i < stages; ++i) {
-      WaitForPhase(ring.full(turn.stage), turn.parity);
-      const Operand a = OperandAt(ring.weight(turn.stage) + consumer * kGroupRows * kStageRowBytes);
-      const Operand b = OperandAt(ring.x(turn.stage));
-      BeginProducts();
-#pragma unroll
-      for (int step = 0; step < kStageK / kStepK; ++step) {
-        WarpgroupProduct<Element, kTokens>::Run(sum, a + 2 * step, b + 2 * step, step > 0 || i > 0);
-      }
-      CommitProducts();
-      WaitForProducts<1>();
-      if (i > 0) release(before);
-      before = turn.stage;
-      turn.Next();
-    }
-    WaitForProducts<0>();
-    HoldProducts(sum);
-    release(before);
+    ring.template Multiply<kTokens>(
+        stages, turn, Ring::kXBytes + consumer * kGroupRows * kStageRowBytes, 0,
+        [&](int stage) { return ring.full(stage); }, [&](int stage) { return ring.free(stage); },
+        sum);
 #pragma unroll
     for (int i = 0; i < kThreadSums; ++i) total[i] = Add(total[i], sum[i]);
   }

@@ -14,10 +14,10 @@
 #include "linear_units.cuh"
 
 // `kPairs`: the weight's map is `paired`.
-template <int kTokens, int kTileRows, int kStages, bool kPairs = false>
+template <int kTokens, int kTileRows, int kStages, bool kPairs = false, int kPieces = kParts>
 struct LinearRing {
   static_assert(kWholeStages, "boxes do not end with a part");
-  using Units = LinearUnits<kTokens, kTileRows>;
+  using Units = LinearUnits<kTokens, kTileRows, kPieces>;
   using Cursor = typename Units::Cursor;
   static constexpr int kXBytes = kTokens * kStageRowBytes;
   static constexpr int kStageBytes = kXBytes + kTileRows * kStageRowBytes;
@@ -59,6 +59,42 @@ struct LinearRing {
     } else {
       CopyBox(weight(stage), map, at.k, at.row_begin, full(stage));
     }
+  }
+
+  // One warpgroup's products of a part of `stages` stages, from zero: of the 64 rows that begin at
+  // byte `a` of a stage and the kColumns rows from byte `b` on. A stage is waited for at
+  // wait(stage)'s barrier, and given up at release(stage)'s.
+  template <int kColumns, typename Wait, typename Release>
+  DEVICE void Multiply(int stages, Turn& turn, int a, int b, const Wait& wait,
+                       const Release& release, float (&sum)[kColumns / 2]) const {
+    // Zeros, though no product reads them: else registers would be kept for `sum` from where it was
+    // last to here.
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
+    if (stages == 0) return;
+    const auto give_up = [&](int stage) {
+      if (threadIdx.x % kWarpThreads == 0) Arrive(release(stage));
+    };
+    int before = 0;
+    for (int i = 0; i < stages; ++i) {
+      WaitForPhase(wait(turn.stage), turn.parity);
+      const Operand a_operand = OperandAt(x(turn.stage) + a),
+                    b_operand = OperandAt(x(turn.stage) + b);
+      BeginProducts();
+#pragma unroll
+      for (int step = 0; step < kStageK / kStepK; ++step) {
+        WarpgroupProduct<Element, kColumns>::Run(sum, a_operand + 2 * step, b_operand + 2 * step,
+                                                 step > 0 || i > 0);
+      }
+      CommitProducts();
+      WaitForProducts<1>();
+      if (i > 0) give_up(before);
+      before = turn.stage;
+      turn.Next();
+    }
+    WaitForProducts<0>();
+    HoldProducts(sum);
+    give_up(before);
   }
 
   // One thread: keeps the ring full.

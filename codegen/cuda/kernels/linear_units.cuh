@@ -1,9 +1,9 @@
 // How bodies with tiles of kTokens rows of x by kTileRows rows of the weight share out a linear.
 //
-// A unit is one of the first `whole_tiles` tiles, or one part of K of one of the others, so that
-// the last round of tiles, or the only one, goes round all blocks. Blocks take units at the stride
-// of the grid. Tiles run down bands of kBandTiles tiles of x, so that the blocks at work share rows
-// of both operands in L2.
+// A unit is one of the first `whole_tiles` tiles, or one of kPieces pieces of one of the others,
+// parts of K that follow each other, so that the last round of tiles, or the only one, goes round
+// all blocks. Blocks take units at the stride of the grid. Tiles run down bands of kBandTiles tiles
+// of x, so that the blocks at work share rows of both operands in L2.
 //
 // Constants expected, beside those of linear.cuh: kStoresEights, whether n is a multiple of 8, so
 // that rows of y begin at multiples of 16 bytes; kArrivalBytes.
@@ -12,8 +12,10 @@
 
 #include "linear.cuh"
 
-template <int kTokens, int kTileRows>
+template <int kTokens, int kTileRows, int kPieces = kParts>
 struct LinearUnits {
+  static_assert(kParts % kPieces == 0);
+  static constexpr int kPieceParts = kParts / kPieces;
   static constexpr int kBandTiles = 2048 / kTokens;
 
   static DEVICE int RowTiles(const LinearOperands& operands) {
@@ -38,7 +40,7 @@ struct LinearUnits {
 
   static DEVICE int Count(const LinearOperands& operands) {
     const int tiles = (operands.rows + kTokens - 1) / kTokens * RowTiles(operands);
-    return operands.whole_tiles + (tiles - operands.whole_tiles) * kParts;
+    return operands.whole_tiles + (tiles - operands.whole_tiles) * kPieces;
   }
 
   // What one unit is. Computed where it is asked for, as registers are few.
@@ -49,10 +51,12 @@ struct LinearUnits {
         : number(unit), whole_tiles(operands.whole_tiles) {}
     DEVICE bool whole() const { return number < whole_tiles; }
     // Its tile's number among those that are cut.
-    DEVICE int cut_tile() const { return (number - whole_tiles) / kParts; }
+    DEVICE int cut_tile() const { return (number - whole_tiles) / kPieces; }
     DEVICE int tile() const { return whole() ? number : whole_tiles + cut_tile(); }
-    DEVICE int first_part() const { return whole() ? 0 : (number - whole_tiles) % kParts; }
-    DEVICE int end_part() const { return whole() ? kParts : first_part() + 1; }
+    DEVICE int first_part() const {
+      return whole() ? 0 : (number - whole_tiles) % kPieces * kPieceParts;
+    }
+    DEVICE int end_part() const { return whole() ? kParts : first_part() + kPieceParts; }
   };
 
   // A place in the block's sequence of stages: unit after unit, in each part after part.
@@ -84,7 +88,7 @@ struct LinearUnits {
     }
     DEVICE void SkipEmptyParts(const LinearOperands& operands) {
       while (!done() && k >= part_end) {
-        if (unit < operands.whole_tiles && part < kParts - 1) {
+        if (part + 1 < Unit(operands, unit).end_part()) {
           ++part;
           EnterPart(operands);
         } else {
@@ -133,7 +137,7 @@ DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
       Output values[8];
     };
     Eight residual = {}, y;
-    if constexpr (kHasResidual) {
+    if (operands.residual != nullptr) {
       residual = *reinterpret_cast<const Eight*>(operands.residual + element);
     }
 #pragma unroll
@@ -146,8 +150,9 @@ DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       if (n + e >= operands.n) continue;
-      operands.y[element + e] = Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
-                                       kHasResidual ? ToFloat(operands.residual[element + e]) : 0);
+      operands.y[element + e] =
+          Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
+                 operands.residual != nullptr ? ToFloat(operands.residual[element + e]) : 0);
     }
   }
 }
@@ -196,6 +201,82 @@ struct PartSums {
 #pragma unroll
         for (int p = 1; p < kParts; ++p) sum = Add(sum, loaded[p][i / 4][i % 4]);
         sums[4 * begin + i] = sum;
+      }
+    }
+    return true;
+  }
+};
+
+// How two halves of K come together: sums, kWords each, that `kThreads` threads hold. The one that
+// comes last adds what the other has left in the workspace, or is leaving there.
+template <int kThreads, int kWords>
+struct HalfSums {
+  static constexpr int kFragments = kWords / 4, kSumWords = kThreads * kWords;
+  static constexpr int kFragmentWords = kThreads * 4;  // from one of a thread's to the next
+  // The first half's sum, the third part's and the last's.
+  static constexpr int64_t kBytes = int64_t{3} * kSumWords * 4;
+
+  // Of slot `slot` of the workspace, the tile's for these threads.
+  static DEVICE float* SumAt(const LinearOperands& operands, int slot, int number) {
+    return reinterpret_cast<float*>(operands.workspace + kArrivalBytes + slot * kBytes) +
+           number * kSumWords + threadIdx.x % kThreads * 4;
+  }
+  static DEVICE void Leave(float* to, const float (&sums)[kWords]) {
+#pragma unroll
+    for (int i = 0; i < kFragments; ++i) {
+      float words[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) words[e] = sums[4 * i + e];
+      StoreToL2(to + i * kFragmentWords, words);
+    }
+  }
+  // Before the second half's last part: its first.
+  static DEVICE void LeaveThird(const LinearOperands& operands, int slot,
+                                const float (&sums)[kWords]) {
+    Leave(SumAt(operands, slot, 1), sums);
+  }
+
+  // `sums` are of the first half or of the last part. True in the threads that come last, whose
+  // sums are then the total. Threads meet at barrier `id`; `flag` is theirs.
+  static DEVICE bool Merge(const LinearOperands& operands, int slot, bool is_second, int id,
+                           uint32_t* flag, float (&sums)[kWords]) {
+    constexpr uint32_t kLeft = 4;
+    const int thread = threadIdx.x % kThreads;
+    // One for each half that came, and kLeft when the first that came has left its sums.
+    auto* arrivals = reinterpret_cast<uint32_t*>(operands.workspace) + slot;
+    SyncThreads(id, kThreads);  // the flag of the tile before was read
+    if (thread == 0) {
+      uint32_t came = CountArrival(arrivals, 1);
+      *flag = came;
+      if (came > 0) {
+        while (came < kLeft) came = CountArrival(arrivals, 0);
+        *arrivals = 0;
+      }
+    }
+    SyncThreads(id, kThreads);
+    if (*flag == 0) {
+      Leave(SumAt(operands, slot, is_second ? 2 : 0), sums);
+      SyncThreads(id, kThreads);
+      if (thread == 0) CountArrival(arrivals, kLeft);
+      return false;
+    }
+    const float* left = SumAt(operands, slot, is_second ? 0 : 1);
+    // Some fragments at a time, so that eight loads are in flight.
+    constexpr int kBatch = 4;
+    static_assert(kFragments % kBatch == 0);
+#pragma unroll
+    for (int begin = 0; begin < kFragments; begin += kBatch) {
+      float loaded[2 * kBatch][4];
+#pragma unroll
+      for (int i = 0; i < 2 * kBatch; ++i) {
+        LoadFromL2(loaded[i], left + i % 2 * kSumWords + (begin + i / 2) * kFragmentWords);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch * 4; ++i) {
+        float& sum = sums[4 * begin + i];
+        const float first = loaded[i / 4 * 2][i % 4], second = loaded[i / 4 * 2 + 1][i % 4];
+        const float two = is_second ? Add(first, second) : Add(sum, first);
+        sum = is_second ? Add(two, sum) : Add(two, second);
       }
     }
     return true;

@@ -1,91 +1,283 @@
 // A linear over many rows for sm_90a: tiles of 128 rows of x by kTileRows rows of the weight, by
-// products of warpgroups.
+// products of warpgroups. Of a gated linear every 16 of those are eight of each half of the weight,
+// so that one thread has both rows of an element of y.
 //
 // Template:  kStages stages; kChained: the second warpgroup gets a stage when the first is done
 //            with it, which keeps them apart, so that one adds to its totals while the other
 //            multiplies.
-// Work:      in units (linear_units.cuh). Warpgroup 0 copies; 1 and 2 have 64 rows of x each.
+// Work:      in units (linear_units.cuh), a tile or half of its K. Warpgroup 0 copies; 1 and 2 have
+//            64 rows of x each.
 // Ring:      linear_ring.cuh; half: the first warpgroup has read a stage (chained).
-// Reduction: a part is summed in registers, then added to the unit's total. The parts of a tile
-//            that is cut are left in the workspace, each warpgroup's own; the last of four adds them
-//            in order.
+// Reduction: a part is summed in registers, then added to the unit's total. Of a tile that is cut
+//            the half that comes first leaves its sums in the workspace, each warpgroup's own; the
+//            other adds them in order.
+// Store:     a warp turns 16 rows x 32 columns at a time in its shared memory.
 // Shared memory, in bytes:
 //   0              the ring and its barriers
-//   + kBarrierBytes  the arrival number of a part, for each warpgroup
-// Workspace: [kArrivalBytes] u32 a cut tile and warpgroup, zero before and after; then PartSums of
+//   kFlagsAt       the arrival number of a half, for each warpgroup
+//   kWarpsAt       each warp's own
+// Workspace: [kArrivalBytes] u32 a cut tile and warpgroup, zero before and after; then HalfSums of
 //            each.
-// Measured:  on an H200, kernels.md: a width of 192 is 0.96 to 0.98 of cuBLAS from 512 rows on, and
-//            128 the better one for few tiles.
+// Measured:  on an H200, shares of cuBLAS's speed: 256 rows of the weight 0.94 to 0.96 at 4096 rows
+//            of x where they fill the rounds, 192 (chained) the same; 128 the better one for few
+//            tiles; 64 and 96 for up to 128 rows of x.
 #ifndef QUIRE_LINEAR_WARPGROUP_CUH_
 #define QUIRE_LINEAR_WARPGROUP_CUH_
 
+#include "linear_act.cuh"
 #include "linear_ring.cuh"
 
 template <int kTileRows, int kStages, bool kChained>
 struct LinearWarpgroup {
-  static constexpr int kTokens = 128;
+  static constexpr int kTokens = 128, kPieces = 2;
   static constexpr int kConsumers = 2, kGroupTokens = kTokens / kConsumers;
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
-  using Ring = LinearRing<kTokens, kTileRows, kStages>;
+  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated, kPieces>;
   using Units = typename Ring::Units;
   using Turn = typename Ring::Turn;
-  static constexpr int kRingBytes = Ring::kRingBytes, kBarrierBytes = Ring::kBarrierBytes;
-  static_assert(kSharedBytes >= kRingBytes + kBarrierBytes + 4 * kConsumers,
-                "the launch rule's bytes");
+  static constexpr int kFlagsAt = Ring::kRingBytes + Ring::kBarrierBytes;
   static constexpr int kThreadSums = kTileRows / 2;
-  using Merger = PartSums<kWarpgroupThreads, kThreadSums>;
+  static constexpr int kHalves = kGated ? 2 : 1, kTileColumns = kTileRows / kHalves;  // of y
+  static_assert(!kGated || kStoresEights, "rows of the weight in pairs of eight");
+  static constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
 
-  // One part's sums of this warpgroup, added to its totals.
-  static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
-                             float (&total)[kThreadSums]) {
-    if (stages == 0) return;
-    const bool waits_for_half = kChained && consumer == 1;
-    const auto release = [&](int stage) {
-      if (threadIdx.x % kWarpThreads != 0) return;
-      Arrive(kChained && consumer == 0 ? ring.half(stage) : ring.free(stage));
-    };
-    float sum[kThreadSums];
-    int before = 0;
-    for (int i = 0; i < stages; ++i) {
-      WaitForPhase(waits_for_half ? ring.half(turn.stage) : ring.full(turn.stage), turn.parity);
-      const Operand a = OperandAt(ring.x(turn.stage) + consumer * kGroupTokens * kStageRowBytes);
-      const Operand b = OperandAt(ring.weight(turn.stage));
-      BeginProducts();
+  // A thread's totals: the first in registers, those for which there are none in shared memory.
+  static constexpr int kKeptSums = kThreadSums < 96 ? kThreadSums : 96;
+  static constexpr int kSharedSums = kThreadSums - kKeptSums;
+  static constexpr bool kCuts = kSharedSums == 0;  // else registers are lacking
+  struct alignas(16) Four {
+    float sums[4];
+  };
+  // A warp's own shared memory: those totals; then what it stores, a run of columns at a time.
+  static constexpr int kRunColumns = 32, kRunRowBytes = kRunColumns * sizeof(Output);
+  static constexpr int kRunBytes = 16 * kRunRowBytes;
+  static constexpr int kSharedSumBytes = kSharedSums * kWarpThreads * 4;
+  static constexpr int kWarpBytes = kRunBytes > kSharedSumBytes ? kRunBytes : kSharedSumBytes;
+  static constexpr int kWarpsAt = (kFlagsAt + 4 * kConsumers + 15) / 16 * 16;
+  static constexpr int kUsedBytes = kWarpsAt + kConsumers * kWarps * kWarpBytes;
+  static_assert(kSharedBytes >= kUsedBytes, "the launch rule's bytes");
+
+  struct Totals {
+    float kept[kKeptSums];
+    Four* shared;  // every kWarpThreads-th
+
+    DEVICE explicit Totals(uint8_t* of_warp)
+        : shared(reinterpret_cast<Four*>(of_warp) + threadIdx.x % kWarpThreads) {
 #pragma unroll
-      for (int step = 0; step < kStageK / kStepK; ++step) {
-        WarpgroupProduct<Element, kTileRows>::Run(sum, a + 2 * step, b + 2 * step,
-                                                  step > 0 || i > 0);
-      }
-      CommitProducts();
-      WaitForProducts<1>();
-      if (i > 0) release(before);
-      before = turn.stage;
-      turn.Next();
+      for (int i = 0; i < kKeptSums; ++i) kept[i] = 0;
+#pragma unroll
+      for (int i = 0; i < kSharedSums / 4; ++i) shared[i * kWarpThreads] = {};
     }
-    WaitForProducts<0>();
-    HoldProducts(sum);
-    release(before);
+    DEVICE void TakeIn(const float (&sum)[kThreadSums]) {
 #pragma unroll
-    for (int i = 0; i < kThreadSums; ++i) total[i] = Add(total[i], sum[i]);
+      for (int i = 0; i < kKeptSums; ++i) kept[i] = Add(kept[i], sum[i]);
+#pragma unroll
+      for (int i = 0; i < kSharedSums; i += 4) {
+        Four four = shared[i / 4 * kWarpThreads];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) four.sums[e] = Add(four.sums[e], sum[kKeptSums + i + e]);
+        shared[i / 4 * kWarpThreads] = four;
+      }
+    }
+    // The last part's sums become those of all.
+    DEVICE void AddTo(float (&sum)[kThreadSums]) const {
+#pragma unroll
+      for (int i = 0; i < kKeptSums; ++i) sum[i] = Add(kept[i], sum[i]);
+#pragma unroll
+      for (int i = 0; i < kSharedSums; i += 4) {
+        const Four four = shared[i / 4 * kWarpThreads];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sum[kKeptSums + i + e] = Add(four.sums[e], sum[kKeptSums + i + e]);
+        }
+      }
+    }
+  };
+  using Merger = HalfSums<kWarpgroupThreads, kThreadSums>;
+
+  using Sums = float[kThreadSums];
+
+  // One part's sums of this warpgroup.
+  static DEVICE void Multiply(const Ring& ring, int consumer, int stages, Turn& turn, Sums& sum) {
+    const bool is_first = kChained && consumer == 0, is_second = kChained && consumer == 1;
+    ring.template Multiply<kTileRows>(
+        stages, turn, consumer * kGroupTokens * kStageRowBytes, Ring::kXBytes,
+        [&](int stage) { return is_second ? ring.half(stage) : ring.full(stage); },
+        [&](int stage) { return is_first ? ring.half(stage) : ring.free(stage); }, sum);
   }
 
-  static DEVICE void Store(const LinearOperands& operands, const typename Units::Place& at,
-                           int consumer, const float (&total)[kThreadSums]) {
-    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
-    const int lane = threadIdx.x % kWarpThreads;
-    const int row = at.token_begin + consumer * kGroupTokens + warp * 16 + lane / 4;
-#pragma unroll
-    for (int i = 0; i < kThreadSums / 16; ++i) {  // 32 columns
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float values[4][2];
-#pragma unroll
-        for (int j = 0; j < 8; ++j)
-          values[j / 2][j % 2] = total[16 * i + j / 2 * 4 + 2 * half + j % 2];
-        GatherTile(values);
-        StoreEight(operands, row + 8 * half, at.row_begin + 32 * i + lane % 4 * 8, values);
+  // How a warp stores its 16 rows: a run of 32 columns at a time, turned in its shared memory, so
+  // that 16 bytes of a row are loaded and stored at once.
+  struct Runs {
+    static constexpr int kRuns = kTileColumns / kRunColumns;
+    static_assert(kTileColumns % kRunColumns == 0);
+    static constexpr int kChunkElements = 16 / sizeof(Output);
+    static constexpr int kRowChunks = kRunColumns / kChunkElements;
+    // A lane loads and stores chunk `chunk` of every kRowStep-th row, from row `r` on.
+    static constexpr int kRowStep = kWarpThreads / kRowChunks, kLaneChunks = 16 / kRowStep;
+    struct alignas(2 * sizeof(Output)) Pair {
+      Output values[2];
+    };
+    struct alignas(16) Chunk {
+      Output values[kChunkElements];
+    };
+
+    const LinearOperands& operands;
+    uint8_t* staged;
+    int rows, n;      // from row `r` on; the chunk's first column, in run 0
+    int64_t element;  // its first in y
+    int lane, r, chunk, columns;
+
+    DEVICE Runs(const LinearOperands& all, uint8_t* of_warp, int row, int column)
+        : operands(all), staged(of_warp) {
+      lane = threadIdx.x % kWarpThreads;
+      r = lane / kRowChunks;
+      chunk = lane % kRowChunks;
+      rows = operands.rows - row - r;
+      n = column + chunk * kChunkElements;
+      columns = operands.n / kHalves;
+      element = int64_t{row + r} * columns + n;
+    }
+    // Chunks are swizzled, so that those of the rows that are used together lie in different banks.
+    static DEVICE int ChunkAt(int row, int number) {
+      return row * kRunRowBytes +
+             ((number ^ (kRowChunks == 4 ? row / 2 : row)) & (kRowChunks - 1)) * 16;
+    }
+    // This lane's elements of tile `j` of 8 columns, in the upper or the lower half of the rows.
+    DEVICE Pair& PairOf(int j, int half) const {
+      const int in_run = 8 * j + lane % 4 * 2;
+      return *reinterpret_cast<Pair*>(staged + ChunkAt(lane / 4, in_run / kChunkElements) +
+                                      half * 8 * kRunRowBytes +
+                                      in_run % kChunkElements * sizeof(Output));
+    }
+    DEVICE Words4& Staged(int i) const {
+      return *reinterpret_cast<Words4*>(staged + ChunkAt(r + i * kRowStep, chunk));
+    }
+    // How many elements of this lane's `i`th chunk of run `run` are y's.
+    DEVICE int Count(int run, int i) const {
+      return i * kRowStep < rows ? columns - n - run * kRunColumns : 0;
+    }
+    DEVICE int64_t Element(int run, int i) const {
+      return element + int64_t{i * kRowStep} * columns + run * kRunColumns;
+    }
+    DEVICE Words4 Residual(int run, int i) const {
+      Words4 words = {};
+      const int count = Count(run, i);
+      const Output* from = operands.residual + Element(run, i);
+      if constexpr (kStoresEights) {
+        if (count > 0) words = *reinterpret_cast<const Words4*>(from);
+      } else {
+        for (int e = 0; e < kChunkElements && e < count; ++e) {
+          reinterpret_cast<Chunk*>(&words)->values[e] = from[e];
+        }
+      }
+      return words;
+    }
+    DEVICE void Store(int run, int i) const {
+      const int count = Count(run, i);
+      Output* to = operands.y + Element(run, i);
+      if constexpr (kStoresEights) {
+        if (count > 0) *reinterpret_cast<Words4*>(to) = Staged(i);
+      } else {
+        for (int e = 0; e < kChunkElements && e < count; ++e) {
+          to[e] = reinterpret_cast<const Chunk*>(&Staged(i))->values[e];
+        }
       }
     }
+    // To the sums of a tile of 8 columns, those of this lane from `from` on: their biases.
+    DEVICE void AddBias(float* sums, const float* bias, int from) const {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float term = from + e < columns ? bias[from + e] : 0;
+        sums[e] = Add(sums[e], term);
+        sums[2 + e] = Add(sums[2 + e], term);
+      }
+    }
+    // The residual, which is staged.
+    DEVICE void AddStaged(float* total) const {
+#pragma unroll
+      for (int i = 0; i < kRunColumns / 2; i += 2) {
+        const Pair pair = PairOf(i / 4, i / 2 % 2);
+        total[i] = Add(total[i], ToFloat(pair.values[0]));
+        total[i + 1] = Add(total[i + 1], ToFloat(pair.values[1]));
+      }
+    }
+    DEVICE void Run(Sums& total, int column) const {
+      constexpr int kTileSums = 4 * kHalves, kRunTiles = kRunColumns / 8;
+      // As much of the residual is asked for before the first is used as there are registers for.
+      constexpr int kAhead = sizeof(Output) == 2 && kRuns > 1 ? (kRuns + 1) / 2 : 1;
+      // Zeros, else their registers would be taken from one tile to the next.
+      Words4 residual[kAhead][kLaneChunks] = {};
+#pragma unroll
+      for (int run = 0; run < kRuns; ++run) {
+        float* sums = total + run * kRunTiles * kTileSums;
+#pragma unroll
+        for (int j = 0; j < kRunTiles; ++j) {
+          if constexpr (!kHasBias) break;
+          const int from = column + run * kRunColumns + 8 * j + lane % 4 * 2;
+          AddBias(sums + j * kTileSums, operands.bias, from);
+          if (kGated) AddBias(sums + j * kTileSums + 4, operands.bias + columns, from);
+        }
+        SyncWarp();
+        if (!kHasAct && operands.residual != nullptr) {
+#pragma unroll
+          for (int i = 0; i < kAhead * kLaneChunks; ++i) {
+            const int ahead = i / kLaneChunks;
+            if (run % kAhead > 0 || run + ahead >= kRuns) continue;
+            residual[ahead][i % kLaneChunks] = Residual(run + ahead, i % kLaneChunks);
+          }
+#pragma unroll
+          for (int i = 0; i < kLaneChunks; ++i) Staged(i) = residual[run % kAhead][i];
+          SyncWarp();
+          AddStaged(sums);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * kRunTiles; ++i) {
+          const float* pair = sums + i / 2 * kTileSums + i % 2 * 2;
+          Pair y;
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            if constexpr (kHasAct) {
+              y.values[e] = FinishAct(pair[e], pair[kTileSums - 4 + e]);
+            } else {
+              y.values[e] = FromFloat<Output>(pair[e]);
+            }
+          }
+          PairOf(i / 2, i % 2) = y;
+        }
+        SyncWarp();
+#pragma unroll
+        for (int i = 0; i < kLaneChunks; ++i) Store(run, i);
+      }
+      SyncWarp();
+    }
+  };
+
+  static DEVICE void Store(const LinearOperands& operands, const typename Units::Place& at,
+                           int consumer, Sums& total) {
+    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+    const int row = at.token_begin + consumer * kGroupTokens + warp * 16;
+    const int column = at.row_begin / kHalves;
+    Runs(operands, WarpBytes(), row, column).Run(total, column);
+  }
+
+  // Rows of the residual that a thread is to add soon.
+  static DEVICE void PrefetchResidual(const LinearOperands& operands, int tile, int consumer) {
+    constexpr int kLineElements = 128 / sizeof(Output);
+    if (operands.residual == nullptr) return;
+    const typename Units::Place at(operands, tile);
+    const int thread = threadIdx.x % kWarpgroupThreads;
+    const int row = at.token_begin + consumer * kGroupTokens + thread / 2;
+    if (row >= operands.rows) return;
+    for (int n = thread % 2 * kLineElements; n < kTileColumns; n += 2 * kLineElements) {
+      if (at.row_begin + n >= operands.n) return;
+      PrefetchToL2(operands.residual + int64_t{row} * operands.n + at.row_begin + n);
+    }
+  }
+
+  static DEVICE uint8_t* WarpBytes() {
+    const int warp = threadIdx.x / kWarpThreads - kWarps;  // of those that multiply
+    return SharedMemory() + kWarpsAt + warp * kWarpBytes;
   }
 
   static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer,
@@ -95,15 +287,24 @@ struct LinearWarpgroup {
     const int unit_count = Units::Count(operands);
     for (int number = blockIdx.x; number < unit_count; number += gridDim.x) {
       const typename Units::Unit unit(operands, number);
-      float total[kThreadSums];
-#pragma unroll
-      for (int i = 0; i < kThreadSums; ++i) total[i] = 0;
-      for (int part = unit.first_part(); part < unit.end_part(); ++part) {
-        AddPart(ring, consumer, PartStages(operands.k, part), turn, total);
+      Totals total(WarpBytes());
+      Sums sum;
+      const int slot = unit.cut_tile() * kConsumers + consumer;
+      for (int part = unit.first_part();; ++part) {
+        if (part + 1 == unit.end_part()) PrefetchResidual(operands, unit.tile(), consumer);
+        Multiply(ring, consumer, PartStages(operands.k, part), turn, sum);
+        if (part + 1 == unit.end_part()) break;
+        if (kCuts && !unit.whole() && part > 0) {
+          Merger::LeaveThird(operands, slot, sum);
+        } else {
+          total.TakeIn(sum);
+        }
       }
-      if (unit.whole() || Merger::Merge(operands, unit.cut_tile() * kConsumers + consumer,
-                                        unit.first_part(), 1 + consumer, flag + consumer, total)) {
-        Store(operands, typename Units::Place(operands, unit.tile()), consumer, total);
+      total.AddTo(sum);
+      if (!kCuts || unit.whole() ||
+          Merger::Merge(operands, slot, unit.first_part() > 0, 1 + consumer, flag + consumer,
+                        sum)) {
+        Store(operands, typename Units::Place(operands, unit.tile()), consumer, sum);
       }
     }
   }
@@ -111,11 +312,10 @@ struct LinearWarpgroup {
   static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
                          const TensorMap& weight) {
     const Ring ring{SharedAddress(SharedMemory())};
-    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kRingBytes + kBarrierBytes);
+    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt);
     if (threadIdx.x == 0) {
       PrefetchMap(x);
       PrefetchMap(weight);
-      constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
       ring.Init(kWarps, kChained ? kWarps : kConsumers * kWarps);
     }
     SyncBlock();

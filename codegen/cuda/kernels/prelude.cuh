@@ -274,6 +274,9 @@ DEVICE uint32_t CountArrival(uint32_t* counter, uint32_t increment) {
                : "memory");
   return before;
 }
+DEVICE void PrefetchToL2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
 // f32 from L2, where other blocks' stores are seen; aligned to all of them.
 DEVICE void LoadFromL2(float (&values)[4], const float* from) {
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
