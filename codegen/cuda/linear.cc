@@ -207,10 +207,12 @@ void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
     } else if (DivideUp(n, 96) <= multiprocessors && !spec.gated) {
       add(96, 7);
     }
-    // Logits are of few rows. An activation takes less time beside the other warpgroup's products.
-    add(128, 6);
-    if (spec.y != DType::kF32) add(192, 5);
-    if (spec.y != DType::kF32 && spec.act == LinearAct::kNone) add(256, 4);
+    // Logits are of few rows. An activation takes less time beside the other warpgroup's products,
+    // and a text that has one takes long to compile.
+    const bool has_act = spec.act != LinearAct::kNone, is_logits = spec.y == DType::kF32;
+    if (!has_act || is_logits) add(128, 6);
+    if (!is_logits) add(192, 5);
+    if (!has_act && !is_logits) add(256, 4);
   } else {
     configs->push_back(TileConfig(128, 2, 6, limits.shared_bytes));
   }
