@@ -71,7 +71,9 @@ class FakeKernels {
     std::string text = SpecOf(launch_.function->source);
     if (text.find("n=any") != std::string::npos) {
       text = absl::StrReplaceAll(
-          text, {{"n=any", absl::StrCat("n=", Int(8))}, {"k=any", absl::StrCat("k=", Int(9))}});
+          text, {{"n=any", absl::StrCat("n=", Int(8))},
+                 {"k=any", absl::StrCat("k=", Int(9))},
+                 {"residual=any", absl::StrCat("residual=", Pointer(3) == nullptr ? 0 : 1)}});
     }
     const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
     ASSERT_TRUE(spec.ok()) << text << "\n" << spec.status();
@@ -136,7 +138,8 @@ class FakeKernels {
   }
 
   // Arguments: x, weight, bias, residual, y, workspace, rows, whole tiles or first row; n and k if
-  // the text is of any, or weight and bias of a norm.
+  // the text is of any (and a residual then if its pointer is not null), or weight and bias of a
+  // norm.
   void Linear(const LinearSpec& spec) {
     const int64_t rows = Int(6);
     reference::Inputs inputs;
