@@ -5,7 +5,8 @@
 //           number, and takes the next by a ticket. The last to draw leaves none drawn.
 // Warps:    0 brings keys and values, by tensor copies of whole runs of tokens; 1 asks for tiles,
 //           and brings their q, likewise where 64 rows are whole tokens, otherwise with 2 and 3.
-// Barriers: of each stage full and free; of each tile noted (which it is), full (its q), free; of
+// Barriers: of each stage full and free (a step's keys and values have the same, but of wide
+//           heads); of each tile noted (which it is), full (its q), free; of
 //           wide heads' weights full and free.
 //
 // Rows lie in panels of 64 columns, 128 bytes, swizzled, the last filled up with zeros.
@@ -195,32 +196,34 @@ struct AttentionRing {
     return (page * 2 * kHkv + head) * kPageTokens + token % kPageTokens;
   }
 
-  // A step's keys, then the values of the step before.
+  // A step's keys, and its values; of wide heads those of the step before, as they are read.
   DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head, KeyTurn& key,
                         ValueTurn& value) const {
     const int end = StepEnd(tile);
     int row = 0, next = RunRow(tile, head, tile.step_begin);
-    WaitForPriorGrid();  // which writes keys and values, and drew tickets
-    for (int step = tile.step_begin; step <= end; ++step) {
+    WaitForPriorGrid();  // which writes keys and values
+    for (int step = tile.step_begin; step < end + kWide; ++step) {
       const int before = row;
       row = next;
       if (step < end) {
         next = RunRow(tile, head, step + 1);
-        CopyStage(layer, keys(key.at), row, key_full(key.at), key_free(key.at), key.parity);
+        WaitForPhase(key_free(key.at), key.parity ^ 1);
+        if (lane == 0) ArriveExpecting(key_full(key.at), (kWide ? 1 : 2) * kStageBytes);
+        if (lane < kRuns) {
+          CopyRun(layer, keys(key.at), row, key_full(key.at));
+          if (!kWide) CopyRun(layer, values(key.at), row + kHkv * kPageTokens, key_full(key.at));
+        }
         key.Next();
       }
-      if (step > tile.step_begin) {
-        CopyStage(layer, values(value.at), before + kHkv * kPageTokens, value_full(value.at),
-                  value_free(value.at), value.parity);
+      if (kWide && step > tile.step_begin) {
+        WaitForPhase(value_free(value.at), value.parity ^ 1);
+        if (lane == 0) ArriveExpecting(value_full(value.at), kStageBytes);
+        if (lane < kRuns) {
+          CopyRun(layer, values(value.at), before + kHkv * kPageTokens, value_full(value.at));
+        }
         value.Next();
       }
     }
-  }
-  DEVICE void CopyStage(const TensorMap& layer, uint32_t to, int row, uint32_t full, uint32_t free,
-                        int parity) const {
-    WaitForPhase(free, parity ^ 1);
-    if (lane == 0) ArriveExpecting(full, kStageBytes);
-    if (lane < kRuns) CopyRun(layer, to, row, full);
   }
   // This lane's run of a step's keys or values, from `row` of the layer on.
   DEVICE void CopyRun(const TensorMap& layer, uint32_t to, int row, uint32_t full) const {

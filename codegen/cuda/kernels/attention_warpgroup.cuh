@@ -105,15 +105,15 @@ struct AttentionWarpgroup {
     const WarpRows& own;
     int first;             // the first token that the tile reads
     int tile;              // where its q is
-    Ring::KeyTurn& stage;  // of the step whose scores were asked for last; its values have the same
+    Ring::KeyTurn& stage;  // of the step whose scores were asked for last
     RowInfo rows[2];
     Sums& sums;
   };
 
-  // Waits for the values of the stage, which are step `step`'s, and may be some that are not there.
+  // The values of the stage, which are step `step`'s and came with its keys, may be some that are
+  // not there.
   template <bool kMasked>
-  DEVICE void WaitForValues(const Work& work, int step) const {
-    WaitForPhase(ring.value_full(work.stage.at), work.stage.parity);
+  DEVICE void CheckValues(const Work& work, int step) const {
     if constexpr (!kMasked && kWindow == 0) return;
     const int begin = work.first - step * kStepTokens;
     const int end = work.own.tile.context - step * kStepTokens;
@@ -154,7 +154,7 @@ struct AttentionWarpgroup {
     Sums& sums = work.sums;
     Ring::KeyTurn next = work.stage;
     next.Next();
-    WaitForValues<kMasked>(work, step - 1);
+    CheckValues<kMasked>(work, step - 1);
     WaitForPhase(ring.key_full(next.at), next.parity);
     WaitForTurn();
     AskForScores(sums, work.tile, next.at);
@@ -163,11 +163,10 @@ struct AttentionWarpgroup {
     EndTurn();
     WaitForProducts<1>();
     HoldProducts(sums.s);
-    ring.ArriveOnce(ring.key_free(next.at));
     WeighStep<kMasked>(work, step);
     WaitForProducts<0>();
     HoldSums(sums);
-    ring.ArriveOnce(ring.value_free(work.stage.at));
+    Free(work.stage);
     TakeWeights(sums);
     work.stage = next;
   }
@@ -179,17 +178,13 @@ struct AttentionWarpgroup {
     WaitForPhase(ring.key_full(stage.at), stage.parity);
     return true;
   }
-  // Passes over a step's keys, or its values, which this warpgroup does not read.
-  DEVICE void PassKeys(Ring::KeyTurn stage) const {
+  // Goes to a step, and frees what it has, which this warpgroup does not read.
+  DEVICE void GoTo(Ring::KeyTurn stage) const {
     WaitForTurn();
     EndTurn();
     WaitForPhase(ring.key_full(stage.at), stage.parity);
-    ring.ArriveOnce(ring.key_free(stage.at));
   }
-  DEVICE void PassValues(Ring::KeyTurn stage) const {
-    WaitForPhase(ring.value_full(stage.at), stage.parity);
-    ring.ArriveOnce(ring.value_free(stage.at));
-  }
+  DEVICE void Free(Ring::KeyTurn stage) const { ring.ArriveOnce(ring.key_free(stage.at)); }
 
   // Steps from step_begin to step_end, at least one, of a tile that goes on to tile_end. Its first
   // scores have been asked for; then those of the next tile are, if there is one. A step's stage
@@ -202,12 +197,11 @@ struct AttentionWarpgroup {
     sums.total.Clear();
     WaitForProducts<0>();
     HoldProducts(sums.s);
-    ring.ArriveOnce(ring.key_free(work.stage.at));
     if (work.own.tile.rows <= 0) {  // it goes on with the tile's last step
       for (; step_begin + 1 < tile_end; ++step_begin) {
-        PassValues(work.stage);
+        Free(work.stage);
         work.stage.Next();
-        PassKeys(work.stage);
+        GoTo(work.stage);
       }
     }
     sums.opens = true;
@@ -225,14 +219,14 @@ struct AttentionWarpgroup {
 #pragma unroll 1
     for (; step < step_end; ++step) Advance<true>(work, step);
 
-    WaitForValues<true>(work, step_end - 1);
+    CheckValues<true>(work, step_end - 1);
     FoldEnded(sums);
     Ring::KeyTurn stage = work.stage;
     stage.Next();
     // At most one: this warpgroup's last row sees up to 64 tokens less than the tile's.
     for (; step_end < tile_end; ++step_end) {
-      PassKeys(stage);
-      PassValues(stage);
+      GoTo(stage);
+      Free(stage);
       stage.Next();
     }
     turn.Next();
@@ -243,7 +237,7 @@ struct AttentionWarpgroup {
     if (more) EndTurn();
     WaitForProducts<1>();
     HoldSums(sums);
-    ring.ArriveOnce(ring.value_free(work.stage.at));
+    Free(work.stage);
     work.stage = stage;
     FoldChunk(sums.total, sums.chunk, sums.chunk.m);
     Write(work.own, sums.total, work.tile);
