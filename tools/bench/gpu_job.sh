@@ -12,7 +12,7 @@ folder=${1:?usage: tools/bench/gpu_job.sh FOLDER [TARGET...]}
 shift
 cmake --preset release -B build/gpu -DQUIRE_CPU_BACKEND=OFF > build-gpu.log 2>&1 || { tail -20 build-gpu.log; exit 1; }
 rm build-gpu.log
-mapfile -t benches < <(grep -o 'bench_cuda_[a-z]*' tools/bench/CMakeLists.txt | sort -u)
+mapfile -t benches < <(grep -o 'bench_cuda_[a-z_]*' tools/bench/CMakeLists.txt | sort -u)
 targets=(quire "${benches[@]}" "$@")
 ninja -C build/gpu ${JOBS:+-j$JOBS} "${targets[@]}"
 mkdir -p "$folder/bin" "$folder/lib"
