@@ -38,6 +38,7 @@ absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOpt
 // Reads a module whose @step has the form above. Each weight goes by the tensor that the name map
 // gives it, or else by its own name, and must be in `checkpoint` with the type that the text
 // declares. The map is a JSON object from weight to tensor; an empty path stands for an empty map.
+// The longest sequence and source are those that every table of positions has rows for.
 absl::StatusOr<ModelDef> LoadQirModel(absl::string_view path, absl::string_view map_path,
                                       const Checkpoint& checkpoint);
 

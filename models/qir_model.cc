@@ -1,4 +1,4 @@
-#include <limits>
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
@@ -77,6 +77,34 @@ absl::Status CheckWeight(const Op& op, const Checkpoint& checkpoint) {
                   "fix", absl::StrCat("declare it as ", stored.ToString()));
 }
 
+// Tables of positions bound the lengths, each by its rows; those of ids must have all ids.
+absl::Status BoundByTables(const Func& step, ModelDef& model) {
+  for (const std::unique_ptr<Op>& op : step.ops()) {
+    if (!op->Is(OpKind::kEmbed) || !op->operand(1)->Is(OpKind::kArg)) continue;
+    const Extent extent = op->operand(0)->type.extents[0];
+    if (extent.is_letter()) continue;
+    const int64_t offset = op->Int(AttrKind::kOffset);
+    const int64_t rows = extent.value() - offset;
+    const std::string& arg = op->operand(1)->name;
+    const auto wrong = [&](absl::string_view problem, int64_t wanted_rows) {
+      return WithLine(absl::InvalidArgumentError(
+                          absl::StrCat("@step: %", op->name, ": a table of ", extent.value(),
+                                       " rows with offset=", offset, " ", problem)),
+                      "allowed", absl::StrCat(wanted_rows, " rows or more"));
+    };
+    if (arg == "ids" || arg == "source") {
+      if (rows >= model.vocab_size) continue;
+      return wrong(
+          absl::StrCat("is too small for %", arg, ": the logits are of ", model.vocab_size, " ids"),
+          model.vocab_size + offset);
+    }
+    if (rows < 1) return wrong(absl::StrCat("has none for %", arg), 1 + offset);
+    int64_t& most = arg == "pos" ? model.max_positions : model.max_source;
+    most = most == 0 ? rows : std::min(most, rows);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ModelDef> LoadQirModel(absl::string_view path, absl::string_view map_path,
@@ -87,6 +115,7 @@ absl::StatusOr<ModelDef> LoadQirModel(absl::string_view path, absl::string_view 
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::json map, ReadMap(map_path));
   model.architecture = "qir";
   QUIRE_ASSIGN_OR_RETURN(model.vocab_size, CheckSignature(model.module.Find("step"), path));
+  QUIRE_RETURN_IF_ERROR(WithPrefix(BoundByTables(*model.module.Find("step"), model), path));
 
   std::set<std::string> used, tensors;
   for (const std::unique_ptr<Func>& func : model.module.funcs) {

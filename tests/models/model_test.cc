@@ -1,7 +1,9 @@
 #include "models/model.h"
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ir/text.h"
@@ -233,6 +235,50 @@ TEST_F(QirModelTest, AnotherSignatureIsRefused) {
               HasSubstr("own.qir: @step returns i32[T]"));
   EXPECT_THAT(ErrorOf(Load("func @f(%ids: i32[T]) {\n  return %ids\n}\n", "")),
               HasSubstr("own.qir: @step is missing"));
+}
+
+// The sum of embeddings, each given as the text of `embed`'s operands and attributes, as logits.
+std::string Embeddings(const std::vector<std::string>& embeddings, absl::string_view more_args) {
+  std::string text = absl::StrCat("func @step(%ids: i32[T], %pos: i32[T]", more_args, R"() {
+  %t10 = weight {name="lm_head.weight"} : f32[10,16]
+  %t16 = weight {name="model.layers.0.self_attn.q_proj.weight"} : f32[16,16]
+  %t24 = weight {name="model.layers.0.mlp.gate_proj.weight"} : f32[24,16]
+  %x = embed %t10, %ids : f32[T,16]
+)");
+  for (size_t i = 0; i < embeddings.size(); ++i) {
+    absl::StrAppend(&text, "  %e", i, " = embed ", embeddings[i], "\n");
+  }
+  return text + "  %y = linear %x, %t10 : f32[T,10]\n  return %y\n}\n";
+}
+
+TEST_F(QirModelTest, TablesOfPositionsBoundTheLength) {
+  const auto longest = [&](const std::vector<std::string>& embeddings) {
+    const absl::StatusOr<ModelDef> model =
+        Load(Embeddings(embeddings, ", %source: i32[S], %source_pos: i32[S]"), "");
+    return model.ok() ? absl::StrCat(model->max_positions, " ", model->max_source)
+                      : std::string(model.status().message());
+  };
+  EXPECT_EQ(longest({}), "0 0");
+  EXPECT_EQ(longest({"%t24, %pos : f32[T,16]"}), "24 0");
+  EXPECT_EQ(longest({"%t24, %pos {offset=2} : f32[T,16]", "%t16, %source_pos : f32[S,16]"}),
+            "22 16");
+  EXPECT_EQ(longest({"%t16, %pos {offset=1} : f32[T,16]", "%t24, %pos : f32[T,16]",
+                     "%t16, %pos : f32[T,16]"}),
+            "15 0");
+  EXPECT_THAT(
+      longest({"%t10, %pos {offset=10} : f32[T,16]"}),
+      HasSubstr("own.qir: @step: %e0: a table of 10 rows with offset=10 has none for %pos"));
+}
+
+TEST_F(QirModelTest, ATableOfFewerRowsThanTheVocabularyIsRefused) {
+  const auto error = [&](const std::string& embedding) {
+    return ErrorOf(Load(Embeddings({embedding}, ", %source: i32[S], %source_pos: i32[S]"), ""));
+  };
+  EXPECT_EQ(error("%t16, %ids {offset=6} : f32[T,16]"), "no error");
+  EXPECT_THAT(error("%t16, %ids {offset=7} : f32[T,16]"),
+              HasSubstr("own.qir: @step: %e0: a table of 16 rows with offset=7 is too small for "
+                        "%ids: the logits are of 10 ids\n  allowed: 17 rows or more"));
+  EXPECT_THAT(error("%t10, %source {offset=1} : f32[S,16]"), HasSubstr("too small for %source"));
 }
 
 }  // namespace

@@ -81,6 +81,15 @@ class DatesTest(QuireTest):
         self.assertIn("needs a model with an encoder",
                       self.error("run", "story.qplan", "-p", "Once", "--source", "x", code=UNSUPPORTED))
 
+    def test_a_qir_has_the_positions_of_its_tables(self):
+        (self.folder / "dates.qir").write_text(self.quire("dump", "dates.qplan", "--output=ir")[0])
+        self.quire("compile", "dates.qir", f"--weights-dir={quire_test.ROOT / 'models/demo/dates'}", "-o", "own.qplan")
+        self.assertEqual(self.quire("run", "own.qplan", "--source", "3/3/84")[0], "1984-03-03\n")
+        for long in (["--source", "May " * 200], ["--source", "May 1", "-p", "1" * 200], ["--source", "May 1", "-n200"]):
+            errors = [self.error("run", plan, *long, code=UNSUPPORTED) for plan in ("dates.qplan", "own.qplan")]
+            self.assertIn("positions are defined", errors[0])
+            self.assertEqual(errors[1], errors[0])
+
     def test_dump_says_what_the_split_saves(self):
         passes, _ = self.quire("dump", "dates.qplan", "--output=passes")
         self.assertIn("split-phases @step: changed", passes)
