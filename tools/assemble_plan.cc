@@ -181,7 +181,10 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   plan.ir = Print(model.module);
   QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));
   assembled.unused = UnusedTensors(checkpoint, plan);
-  QUIRE_ASSIGN_OR_RETURN(plan.generation, ImportGeneration(checkpoint));
+  QUIRE_ASSIGN_OR_RETURN(ImportedGeneration imported,
+                         ImportGeneration(checkpoint, model.vocab_size));
+  plan.generation = std::move(imported.generation);
+  assembled.notes = std::move(imported.notes);
   QUIRE_ASSIGN_OR_RETURN(plan.tokenizer, ImportTokenizer(checkpoint));
   clock.Done("tokenizer");
 

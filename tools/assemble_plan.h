@@ -42,6 +42,7 @@ struct AssembledPlan {
   std::vector<std::pair<std::string, std::vector<PassReport>>> reports;  // by target
   std::vector<std::string> left_out;                   // "cuda: %x: why", of optional targets
   std::vector<std::string> unused;                     // tensors of the checkpoint, in its order
+  std::vector<std::string> notes;                      // "key=value of FILE is not honoured"
   std::vector<std::pair<std::string, double>> phases;  // name, milliseconds
 };
 

@@ -161,6 +161,7 @@ std::string CompileSummary(const AssembledPlan& assembled, const std::string& pa
                     "\n");
   }
   text += UnusedText(assembled.unused);
+  for (const std::string& note : assembled.notes) absl::StrAppend(&text, "note       ", note, "\n");
   struct stat info = {};
   stat(path.c_str(), &info);
   absl::StrAppendFormat(&text, "wrote      %s (%s)\n", path,

@@ -1,10 +1,14 @@
 #include "models/import/generation.h"
 
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ir/file.h"
 #include "ir/status.h"
 #include "models/import/config_reader.h"
+#include "models/import/generation_keys.h"
 
 namespace quire {
 namespace {
@@ -13,60 +17,76 @@ using nlohmann::json;
 
 constexpr int64_t kMaxId = std::numeric_limits<int32_t>::max();
 
-absl::StatusOr<int32_t> CheckedId(const ConfigReader& reader, absl::string_view key, int64_t id) {
-  if (id < 0 || id > kMaxId)
-    return reader.Refuse(key, "is not a token id", absl::StrCat("0 .. ", kMaxId));
+// A file's object, and what was read of it.
+struct Settings {
+  const json* object;
+  ConfigReader reader;
+};
+
+absl::StatusOr<int32_t> CheckedId(const ConfigReader& reader, absl::string_view key, int64_t id,
+                                  int64_t max_id) {
+  if (id < 0 || id > max_id)
+    return reader.Refuse(key, "is not a token id", absl::StrCat("0 .. ", max_id));
   return static_cast<int32_t>(id);
 }
 
-absl::Status ReadId(const ConfigReader& reader, absl::string_view key, int32_t* id) {
-  if (!reader.Has(key)) return absl::OkStatus();
-  QUIRE_ASSIGN_OR_RETURN(int64_t value, reader.GetInt(key));
+absl::Status ReadId(const ConfigReader& reader, absl::string_view key, int64_t max_id,
+                    int32_t* id) {
+  QUIRE_ASSIGN_OR_RETURN(const int64_t value, reader.GetIntOr(key, -1));
   if (value == -1) return absl::OkStatus();  // some files say "none" so
-  QUIRE_ASSIGN_OR_RETURN(*id, CheckedId(reader, key, value));
+  QUIRE_ASSIGN_OR_RETURN(*id, CheckedId(reader, key, value, max_id));
   return absl::OkStatus();
 }
 
 // eos_token_id is one id or a list.
-absl::Status ReadEosIds(const ConfigReader& reader, const json& object, std::vector<int32_t>* ids) {
+absl::Status ReadEosIds(const Settings& settings, int64_t max_id, std::vector<int32_t>* ids) {
   constexpr absl::string_view kKey = "eos_token_id";
+  const ConfigReader& reader = settings.reader;
   if (!reader.Has(kKey)) return absl::OkStatus();
-  ids->clear();
-  if (!object.find("eos_token_id")->is_array()) {
+  if (!settings.object->find("eos_token_id")->is_array()) {
     int32_t id = -1;
-    QUIRE_RETURN_IF_ERROR(ReadId(reader, kKey, &id));
+    QUIRE_RETURN_IF_ERROR(ReadId(reader, kKey, max_id, &id));
     if (id >= 0) ids->push_back(id);
     return absl::OkStatus();
   }
   QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> values, reader.GetInts(kKey));
   for (int64_t value : values) {
-    QUIRE_ASSIGN_OR_RETURN(int32_t id, CheckedId(reader, kKey, value));
+    QUIRE_ASSIGN_OR_RETURN(int32_t id, CheckedId(reader, kKey, value, max_id));
     ids->push_back(id);
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadIds(const json& object, absl::string_view file, plan::GenerationT* generation) {
-  const ConfigReader reader(object, file);
-  QUIRE_RETURN_IF_ERROR(ReadId(reader, "bos_token_id", &generation->bos_id));
-  QUIRE_RETURN_IF_ERROR(ReadId(reader, "pad_token_id", &generation->pad_id));
-  QUIRE_RETURN_IF_ERROR(ReadId(reader, "decoder_start_token_id", &generation->decoder_start_id));
-  QUIRE_RETURN_IF_ERROR(ReadId(reader, "forced_bos_token_id", &generation->forced_bos_id));
-  QUIRE_RETURN_IF_ERROR(ReadId(reader, "forced_eos_token_id", &generation->forced_eos_id));
-  return ReadEosIds(reader, object, &generation->eos_ids);
+// Each id from generation_config.json if that has it, as in transformers.
+absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabulary,
+                     plan::GenerationT* generation) {
+  const auto owner = [&](absl::string_view key) -> const Settings& {
+    return own.reader.Has(key) ? own : model;
+  };
+  const auto read = [&](absl::string_view key, int64_t max_id, int32_t* id) {
+    return ReadId(owner(key).reader, key, max_id, id);
+  };
+  const int64_t max_id = vocabulary - 1;
+  QUIRE_RETURN_IF_ERROR(read("bos_token_id", max_id, &generation->bos_id));
+  // Never chosen nor fed: files of models without one name an id behind the last.
+  QUIRE_RETURN_IF_ERROR(read("pad_token_id", kMaxId, &generation->pad_id));
+  QUIRE_RETURN_IF_ERROR(read("decoder_start_token_id", max_id, &generation->decoder_start_id));
+  QUIRE_RETURN_IF_ERROR(read("forced_bos_token_id", max_id, &generation->forced_bos_id));
+  QUIRE_RETURN_IF_ERROR(read("forced_eos_token_id", max_id, &generation->forced_eos_id));
+  return ReadEosIds(owner("eos_token_id"), max_id, &generation->eos_ids);
 }
 
 // early_stopping is a boolean or "never".
-absl::Status ReadEarlyStopping(const ConfigReader& reader, const json& object,
-                               plan::GenerationT* generation) {
-  const auto value = object.find("early_stopping");
-  if (value == object.end() || value->is_null()) return absl::OkStatus();
+absl::Status ReadEarlyStopping(const Settings& settings, plan::GenerationT* generation) {
+  settings.reader.Ignore({"early_stopping"});  // of two types: read here
+  if (!settings.reader.Has("early_stopping")) return absl::OkStatus();
+  const auto value = settings.object->find("early_stopping");
   if (value->is_boolean()) {
     generation->early_stopping = value->get<bool>() ? "true" : "false";
   } else if (*value == "never") {
     generation->early_stopping = "never";
   } else {
-    return reader.Refuse("early_stopping", "is not known", "true, false, \"never\"");
+    return settings.reader.Refuse("early_stopping", "is not known", "true, false, \"never\"");
   }
   return absl::OkStatus();
 }
@@ -81,17 +101,14 @@ absl::Status ReadCount(const ConfigReader& reader, absl::string_view key, int64_
   return absl::OkStatus();
 }
 
-absl::Status ReadLengths(const json& object, absl::string_view file,
-                         plan::GenerationT* generation) {
-  const ConfigReader reader(object, file);
+absl::Status ReadLengths(const ConfigReader& reader, plan::GenerationT* generation) {
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "max_length", 0, &generation->max_length));
   return ReadCount(reader, "max_new_tokens", 0, &generation->max_new_tokens);
 }
 
-// Beams and what goes with them, which matter to encoder-decoders; the others' files do not have
-// them.
-absl::Status ReadSearch(const json& object, absl::string_view file, plan::GenerationT* generation) {
-  const ConfigReader reader(object, file);
+// Beams and what goes with them.
+absl::Status ReadSearch(const Settings& settings, plan::GenerationT* generation) {
+  const ConfigReader& reader = settings.reader;
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_length", 0, &generation->min_length));
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "num_beams", 1, &generation->num_beams));
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "no_repeat_ngram_size", 0, &generation->no_repeat_ngram));
@@ -101,12 +118,10 @@ absl::Status ReadSearch(const json& object, absl::string_view file, plan::Genera
     return reader.Refuse("length_penalty", "is out of range", "-100 .. 100");
   }
   generation->length_penalty = static_cast<float>(penalty);
-  return ReadEarlyStopping(reader, object, generation);
+  return ReadEarlyStopping(settings, generation);
 }
 
-absl::Status ReadSampling(const json& object, absl::string_view file,
-                          plan::GenerationT* generation) {
-  const ConfigReader reader(object, file);
+absl::Status ReadSampling(const ConfigReader& reader, plan::GenerationT* generation) {
   auto read = [&reader](absl::string_view key, double low, double high,
                         float* value) -> absl::Status {
     QUIRE_ASSIGN_OR_RETURN(double number, reader.GetFloatOr(key, *value));
@@ -155,31 +170,34 @@ absl::Status ReadGgufIds(const GgufMetadata& metadata, plan::GenerationT* genera
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<plan::GenerationT>> ImportGeneration(const Checkpoint& checkpoint) {
-  auto generation = std::make_unique<plan::GenerationT>();
+absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint,
+                                                    int64_t vocabulary) {
+  ImportedGeneration imported;
+  imported.generation = std::make_unique<plan::GenerationT>();
+  plan::GenerationT* generation = imported.generation.get();
   if (checkpoint.format() == CheckpointFormat::kGguf) {
-    QUIRE_RETURN_IF_ERROR(ReadGgufIds(checkpoint.metadata(), generation.get()));
-    return generation;
+    QUIRE_RETURN_IF_ERROR(ReadGgufIds(checkpoint.metadata(), generation));
+    return imported;
   }
-  // generation_config.json wins over config.json, as in transformers.
-  QUIRE_RETURN_IF_ERROR(ReadIds(checkpoint.config(), "config.json", generation.get()));
-  const json& config = checkpoint.generation_config();
-  const json& model = checkpoint.config();
-  const auto has_encoder = model.find("is_encoder_decoder");
-  if (has_encoder != model.end() && *has_encoder == true) {
-    // Files of before generation_config.json have it all in config.json.
-    const bool is_own = config.is_object();
-    const json& object = is_own ? config : model;
-    const absl::string_view file = is_own ? "generation_config.json" : "config.json";
-    QUIRE_RETURN_IF_ERROR(ReadLengths(object, file, generation.get()));
-    QUIRE_RETURN_IF_ERROR(ReadSearch(object, file, generation.get()));
+  const auto settings_of = [&checkpoint](const json& object, absl::string_view file) {
+    return Settings{&object, ConfigReader(object, JoinPath(checkpoint.directory(), file))};
+  };
+  const Settings model = settings_of(checkpoint.config(), "config.json");
+  const Settings own = settings_of(checkpoint.generation_config(), "generation_config.json");
+  QUIRE_RETURN_IF_ERROR(ReadIds(model, own, vocabulary, generation));
+  // Models of before generation_config.json have it all in config.json.
+  const bool is_own = own.object->is_object();
+  const Settings& settings = is_own ? own : model;
+  QUIRE_RETURN_IF_ERROR(ReadLengths(settings.reader, generation));
+  QUIRE_RETURN_IF_ERROR(ReadSearch(settings, generation));
+  QUIRE_RETURN_IF_ERROR(ReadSampling(settings.reader, generation));
+  imported.notes = UnhonouredKeys(settings.reader, *settings.object, is_own);
+  if (generation->do_sample && generation->num_beams > 1) {
+    imported.notes.push_back(absl::StrCat("num_beams=", generation->num_beams, " of ",
+                                          settings.reader.file(),
+                                          " is not honoured beside do_sample=true"));
   }
-  if (config.is_object()) {
-    QUIRE_RETURN_IF_ERROR(ReadLengths(config, "generation_config.json", generation.get()));
-    QUIRE_RETURN_IF_ERROR(ReadIds(config, "generation_config.json", generation.get()));
-    QUIRE_RETURN_IF_ERROR(ReadSampling(config, "generation_config.json", generation.get()));
-  }
-  return generation;
+  return imported;
 }
 
 }  // namespace quire

@@ -1,13 +1,16 @@
 // How a checkpoint asks to be decoded: generation_config.json, the ids of config.json, or GGUF
 // metadata.
 //
-// Keys of generation_config.json that Quire does not act on are left out, and of a model without an
-// encoder beams and penalties on n-grams, too: they choose among continuations and do not change
-// the model.
+// generation_config.json wins over config.json, as in transformers, and stands alone for all but
+// the ids. Keys that would change what is generated and that Quire does not act on are no errors,
+// since published models have them: they are noted.
 #ifndef QUIRE_MODELS_IMPORT_GENERATION_H_
 #define QUIRE_MODELS_IMPORT_GENERATION_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ir/plan_generated.h"
@@ -15,8 +18,15 @@
 
 namespace quire {
 
-// INVALID_ARGUMENT when a key that is acted on has a value of another type or out of its range.
-absl::StatusOr<std::unique_ptr<plan::GenerationT>> ImportGeneration(const Checkpoint& checkpoint);
+struct ImportedGeneration {
+  std::unique_ptr<plan::GenerationT> generation;
+  std::vector<std::string> notes;  // "key=value of FILE is not honoured"
+};
+
+// `vocabulary`: ids are below it. INVALID_ARGUMENT when a key that is acted on has a value of
+// another type or out of its range.
+absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint,
+                                                    int64_t vocabulary);
 
 }  // namespace quire
 

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What of a model's generation_config.json is acted on, and that the rest is said."""
+import json
+
+import quire_test
+from checkpoints import write_llama
+from quire_test import QuireTest, UNSUPPORTED
+
+PROMPT = "--ids=5,6,7"
+
+
+class GenerationConfigTest(QuireTest):
+    def write(self, **keys):
+        write_llama(self.folder / "model")
+        (self.folder / "model/generation_config.json").write_text(json.dumps(keys))
+
+    def compile(self, **keys):
+        """Compiles a model of 48 tokens with these keys; returns the notes."""
+        self.write(**keys)
+        _, err = self.quire("compile", "model", "-o", "model.qplan", "--force")
+        return [line.removeprefix("note").strip() for line in err.splitlines() if line.startswith("note")]
+
+    def run_ids(self, *flags):
+        out, _ = self.quire("run", "model.qplan", PROMPT, "-n", "24", "--ignore-eos", "--output=ids", *flags)
+        return out
+
+    def test_beams_and_ngrams_of_a_decoder(self):
+        self.compile()
+        greedy = self.run_ids()
+        for flag, key, value in [("--no-repeat-ngram", "no_repeat_ngram_size", 1), ("--beams", "num_beams", 4)]:
+            self.compile()
+            expected = self.run_ids(f"{flag}={value}")
+            self.assertNotEqual(expected, greedy, key)
+            self.assertEqual(self.compile(**{key: value}), [])
+            self.assertEqual(self.run_ids(), expected, key)
+            self.assertEqual(self.run_ids(f"{flag}={int(flag == '--beams')}"), greedy, key)
+
+    def test_what_is_not_honoured_is_said(self):
+        keys = {
+            "bad_words_ids": [[3]], "begin_suppress_tokens": [3], "constraints": ["x"], "diversity_penalty": 0.5,
+            "dola_layers": "low", "encoder_no_repeat_ngram_size": 2, "encoder_repetition_penalty": 1.5,
+            "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "exponential_decay_length_penalty": [5, 1.5],
+            "force_words_ids": [[3]], "guidance_scale": 2, "min_new_tokens": 3, "min_p": 0.1, "num_beam_groups": 2,
+            "num_return_sequences": 2, "penalty_alpha": 0.5, "prompt_lookup_num_tokens": 3,
+            "renormalize_logits": True, "sequence_bias": [[[3], 1.5]], "stop_strings": ["x"],
+            "suppress_tokens": [3, 4], "top_h": 0.5, "typical_p": 0.5, "watermarking_config": {"bias": 2},
+        }
+        notes = self.compile(**keys, use_cache=True, transformers_version="5.0", output_scores=True)
+        self.assertEqual(len(notes), len(keys), notes)
+        for note, key in zip(notes, sorted(keys)):
+            self.assertRegex(note, rf"^{key}=.* of model/generation_config\.json is not honoured$")
+        self.assertIn("typical_p=0.5 of", notes[-2])
+
+    def test_what_says_nothing_is_not_noted(self):
+        self.assertEqual(self.compile(
+            suppress_tokens=None, bad_words_ids=[], sequence_bias={}, guidance_scale=1.0, typical_p=1,
+            encoder_no_repeat_ngram_size=0, encoder_repetition_penalty=1.0, epsilon_cutoff=0.0, eta_cutoff=0,
+            num_beam_groups=1, diversity_penalty=0.0, renormalize_logits=False, num_return_sequences=1, top_h=None,
+            penalty_alpha=0, min_p=0.0, twist=None, use_cache=False, pad_token_id=0, temperature=1.0), [])
+
+    def test_unknown_keys_are_said(self):
+        self.assertEqual(self.compile(twist=[1, 2]),
+                         ["twist=an array of 2 of model/generation_config.json is not known and not honoured"])
+
+    def test_beams_that_would_be_drawn_are_said(self):
+        self.assertEqual(self.compile(do_sample=True, num_beams=2),
+                         ["num_beams=2 of model/generation_config.json is not honoured beside do_sample=true"])
+
+    def test_settings_of_files_before_generation_config(self):
+        write_llama(self.folder / "model", suppress_tokens=[3])
+        _, err = self.quire("compile", "model", "-o", "model.qplan")
+        self.assertRegex(err, r"(?m)^note +suppress_tokens=an array of 1 of model/config\.json is not honoured$")
+
+    def test_ids_outside_the_vocabulary(self):
+        keys = ["bos_token_id", "decoder_start_token_id", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id"]
+        for key, value in [*((key, 48) for key in keys), ("eos_token_id", [1, 48])]:
+            self.write(**{key: value})
+            error = self.error("compile", "model", "-o", "model.qplan", "--force", code=UNSUPPORTED)
+            self.assertIn(f"{key}=", error)
+            self.assertIn("from: model/generation_config.json\n  allowed: 0 .. 47", error)
+            # What the later file says goes before what the earlier does.
+            write_llama(self.folder / "model", **{key: value})
+            (self.folder / "model/generation_config.json").write_text(json.dumps({key: 47}))
+            self.quire("compile", "model", "-o", "model.qplan", "--force")
+
+
+if __name__ == "__main__":
+    quire_test.main()
