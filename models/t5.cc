@@ -47,15 +47,16 @@ constexpr TensorName kEncoderNames[] = {
     {TensorRole::kFinalNorm, "encoder.final_layer_norm"},
 };
 
-// "relu" or "gated-gelu"; that gelu is the approximation by tanh, whatever its name says.
+// "relu" or "gated-gelu"; that gelu is the approximation by tanh, whatever its name says. The keys
+// derived from it, saved since 4.17, decide where they are there, as in transformers.
 void ReadFeedForward(KeyReader& keys, absl::string_view fallback, EncoderDecoderConfig& config) {
   const std::string text = keys.Text("feed_forward_proj", fallback);
   absl::string_view word = text;
-  config.gated_mlp = absl::ConsumePrefix(&word, "gated-");
-  const bool is_gated_gelu = config.gated_mlp && word == "gelu";
-  config.activation = keys.ActivationOf("feed_forward_proj", is_gated_gelu ? "gelu_new" : word);
-  // Derived from it, and saved since 4.17.
-  keys.config().Ignore({"dense_act_fn", "is_gated_act"});
+  const bool is_gated = absl::ConsumePrefix(&word, "gated-");
+  const absl::string_view function = is_gated && word == "gelu" ? "gelu_new" : word;
+  config.gated_mlp = keys.Bool("is_gated_act", is_gated);
+  keys.ActivationOf("feed_forward_proj", function);  // refuses one that is not known
+  config.activation = keys.ReadActivation("dense_act_fn", function);
 }
 
 EncoderDecoderConfig ReadShared(KeyReader& keys, absl::string_view feed_forward) {

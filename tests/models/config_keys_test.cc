@@ -44,7 +44,6 @@ constexpr absl::string_view kNoMatter[] = {"architectures",
                                            "classifier_dropout",
                                            "decoder_layerdrop",
                                            "decoder_start_token_id",
-                                           "dense_act_fn",
                                            "dropout",
                                            "dropout_rate",
                                            "encoder_layerdrop",
@@ -53,7 +52,6 @@ constexpr absl::string_view kNoMatter[] = {"architectures",
                                            "init_std",
                                            "initializer_factor",
                                            "is_decoder",
-                                           "is_gated_act",
                                            "label2id",
                                            "attention_dropout",
                                            "attention_softmax_in_fp32",
@@ -123,7 +121,7 @@ TEST_P(KeysTest, NullIsNoValueWhereTransformersWantsOne) {
        {"rms_norm_eps", "layer_norm_epsilon", "hidden_act", "activation_function", "vocab_size",
         "hidden_activation", "query_pre_attn_scalar", "max_position_embeddings", "attention_bias",
         "scale_attn_weights", "multi_query", "apply_residual_connection_post_layernorm",
-        "feed_forward_proj", "relative_attention_num_buckets"}) {
+        "feed_forward_proj", "dense_act_fn", "relative_attention_num_buckets"}) {
     if (!config_.contains(key)) continue;
     nlohmann::json changed = config_;
     changed[key] = nullptr;

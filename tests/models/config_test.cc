@@ -73,6 +73,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bloom", "{}", "%l0.biased = alibi %l0.scaled {alibi_max=8} : f32[6,T,T]"},
         Case{"bloom", R"({"hidden_size": null, "n_embed": 48})", "linear %norm, %embed.w"},
         Case{"bloom_post_norm", "{}", "%l0.x = add %l0.attn_norm, %l0.o"},
+        Case{"t5", R"({"dense_act_fn": "gelu"})", "%l0.act = gelu %l0.up : f32"},
+        Case{"t5", R"({"is_gated_act": true})", "DenseReluDense.wi_0.weight [48, 32] is missing"},
+        Case{"t5_gated", "{}", "%l0.act = gelu %l0.gate {approximate=tanh}"},
+        Case{"t5_gated", R"({"dense_act_fn": "gelu"})", "%l0.act = gelu %l0.gate : f32"},
+        Case{"t5_gated", R"({"feed_forward_proj": "relu"})",
+             "%l0.act = gelu %l0.gate {approximate=tanh}"},
+        Case{"mt5", R"({"dense_act_fn": "relu"})", "%l0.act = relu %l0.gate : f32"},
         Case{"mllama", "{}", "func @step(%ids: i32[T], %pos: i32[T], %states: f32[S,32]) {"},
         Case{"mllama", "{}", "%l1.attn_gate = mul %l1.o, %l1.attn_gate.row : f32[T,32]"}));
 
@@ -128,6 +135,10 @@ INSTANTIATE_TEST_SUITE_P(
              "UNIMPLEMENTED: decoder_attention_heads=2 differs from encoder_attention_heads=4"},
         Case{"bart", R"({"normalize_before": true})",
              "UNIMPLEMENTED: normalize_before=true is not supported"},
+        Case{"t5", R"({"dense_act_fn": "relu2"})",
+             "UNIMPLEMENTED: dense_act_fn=\"relu2\" is not a supported activation"},
+        Case{"t5", R"({"feed_forward_proj": "relu2"})",
+             "UNIMPLEMENTED: feed_forward_proj=\"relu2\" is not a supported activation"},
         Case{"mllama", R"({"cross_attention_layers": [1, 4]})",
              "INVALID_ARGUMENT: cross_attention_layers=an array of 2 holds 4"},
         Case{"mllama", R"({"tie_word_embeddings": true})",
@@ -168,6 +179,9 @@ INSTANTIATE_TEST_SUITE_P(
                    "sliding_window_pattern": 2, "rope_scaling":
                    {"rope_type": "linear", "factor": 8.0}})"},
         Spelling{"qwen2_window", R"({"layer_types": null})"},
+        Spelling{"t5", R"({"dense_act_fn": null, "is_gated_act": null})"},
+        Spelling{"t5_gated", R"({"dense_act_fn": null, "is_gated_act": null})"},
+        Spelling{"mt5", R"({"dense_act_fn": null, "is_gated_act": null})"},
         Spelling{"bloom", R"({"n_head": null, "num_attention_heads": 6, "n_layer": null,
                    "num_hidden_layers": 2, "hidden_size": null, "n_embed": 48, "n_inner": null,
                    "offset_alibi": 100, "seq_length": 2048, "skip_bias_add": true})"}));
