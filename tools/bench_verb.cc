@@ -3,7 +3,9 @@
 // Batches of requests of random ids: each round reads --prompt tokens and generates --gen. The
 // time of steps is that of those without prompts. Bandwidth is measured by the same run: of the
 // CPU's reads, of the GPU's copies; the share of it is that of the bytes that a decode step needs.
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ir/status.h"
 #include "runtime/device.h"
 #include "tools/bench_measure.h"
@@ -31,7 +34,7 @@ struct Options {
   int32_t repeat = 5;
   std::vector<int32_t> batches = {1};
   std::string format = "text";
-  bool has_source = false;
+  bool has_prompt = false, has_source = false, has_gen = false;  // given
 };
 
 struct Report {
@@ -41,6 +44,57 @@ struct Report {
   std::string bandwidth_of;
   double bandwidth = 0;
 };
+
+absl::Status TooLong(absl::string_view what, int64_t positions, absl::string_view fix) {
+  return WithLine(UsageError(absl::StrCat("quire bench: ", what, " too long, ", positions,
+                                          " positions are defined")),
+                  "fix", fix);
+}
+
+// Of a length that is given and does not fit beside the other; a context's tokens are followed by
+// one more than is measured.
+absl::Status PromptTooLong(const Options& given, const BenchShape& shape, int64_t positions) {
+  const bool by_context = shape.context >= shape.prompt;
+  const int64_t read = by_context ? shape.context : shape.prompt, gen = shape.gen;
+  const int64_t both = by_context ? positions : positions + 1;
+  const std::string name = by_context ? "--context=" : "--prompt=";
+  const bool has_read = by_context || given.has_prompt;
+  std::vector<std::string> what, fixes;
+  if (has_read) what.push_back(absl::StrCat(name, read));
+  if (given.has_gen) what.push_back(absl::StrCat("--gen=", gen));
+  if (has_read && gen < both) fixes.push_back(absl::StrCat(name, both - gen));
+  if (given.has_gen && read < both) fixes.push_back(absl::StrCat("--gen=", both - read));
+  if (fixes.empty()) fixes.push_back(absl::StrCat(name, both - 1, " --gen=1"));
+  if (fixes.size() == 1) fixes.push_back("less");
+  return TooLong(absl::StrCat(absl::StrJoin(what, " and "), what.size() > 1 ? " are" : " is"),
+                 positions, absl::StrJoin(fixes, ", or "));
+}
+
+// Shortens the lengths that were not given to what the model has positions for.
+absl::Status FitLengths(const ModelInfo& model, const Options& given, BenchShape* shape) {
+  const auto positions_of = [](int64_t most) {
+    return most > 0 ? most : int64_t{std::numeric_limits<int32_t>::max()};
+  };
+  const auto shorten = [](int64_t most, int32_t* length) {
+    *length = static_cast<int32_t>(std::clamp<int64_t>(most, 1, *length));
+  };
+  const int64_t source_positions = positions_of(model.max_source);
+  if (!model.has_encoder) shape->source = 0;
+  if (shape->source > source_positions && given.has_source) {
+    return TooLong(absl::StrCat("--source=", shape->source, " is"), source_positions,
+                   absl::StrCat("--source=", source_positions, ", or less"));
+  }
+  if (model.has_encoder) shorten(source_positions, &shape->source);
+
+  // The last token that is generated takes no position.
+  const int64_t positions = positions_of(model.max_positions);
+  const int64_t context = shape->context > 0 ? shape->context + int64_t{1} : 0;
+  const int64_t read = std::max<int64_t>(given.has_prompt ? shape->prompt : 0, context);
+  if (!given.has_gen) shorten(read > 0 ? positions + 1 - read : positions / 4, &shape->gen);
+  if (!given.has_prompt) shorten(positions + 1 - shape->gen, &shape->prompt);
+  const int64_t most = std::max<int64_t>(shape->prompt, context) + shape->gen - 1;
+  return most <= positions ? absl::OkStatus() : PromptTooLong(given, *shape, positions);
+}
 
 void AddResult(const BenchShape& shape, const Session& session, const BenchSamples& samples,
                Report* report) {
@@ -57,14 +111,15 @@ void AddResult(const BenchShape& shape, const Session& session, const BenchSampl
   report->table.AddRow(std::move(row));
 }
 
-void Print(const Options& options, const Session& session, const Report& report) {
-  const BenchShape& shape = options.shape;
+void Print(const Options& options, const BenchShape& shape, const Session& session,
+           const Report& report) {
   if (options.format == "json") {
     const KernelUse kernels = session.model->program().Kernels();
     const nlohmann::ordered_json json = {
         {"plan", options.session.plan},
         {"device", session.model->info().device},
         {"prompt", shape.prompt},
+        {"source", shape.source},
         {"gen", shape.gen},
         {"context", shape.context},
         {"step_tokens", shape.step_tokens},
@@ -97,6 +152,8 @@ absl::Status Bench(const Options& options) {
     return WithLine(UsageError("quire bench: --source has no effect"), "allowed",
                     "with a model that has an encoder");
   }
+  BenchShape shape = options.shape;
+  QUIRE_RETURN_IF_ERROR(FitLengths(session.model->info(), options, &shape));
   progress.Show("measuring the bandwidth ...");
   if (session.target->name == "cpu") {
     report.bandwidth_of = "read";
@@ -106,7 +163,6 @@ absl::Status Bench(const Options& options) {
     QUIRE_ASSIGN_OR_RETURN(report.bandwidth, MeasureCopyBandwidth());
   }
   for (const int32_t batch : options.batches) {
-    BenchShape shape = options.shape;
     shape.batch = batch;
     BenchSamples samples;
     std::mt19937 random(1);
@@ -120,7 +176,7 @@ absl::Status Bench(const Options& options) {
     AddResult(shape, session, samples, &report);
   }
   progress.Clear();
-  Print(options, session, report);
+  Print(options, shape, session, report);
   return absl::OkStatus();
 }
 
@@ -130,13 +186,16 @@ VerbMain AddBenchVerb(CLI::App* app) {
   auto options = std::make_shared<Options>();
   AddSessionOptions(app, &options->session);
   BenchShape& shape = options->shape;
-  app->add_option("--prompt", shape.prompt, "tokens of each prompt (512)")
-      ->check(CLI::Range(1, 1 << 20));
-  CLI::Option* source = app->add_option("--source", shape.source,
-                                        "tokens of each encoder input, if there is one (128)")
+  CLI::Option* prompt = app->add_option("--prompt", shape.prompt,
+                                        "tokens of each prompt (512, or as many as fit the model)")
                             ->check(CLI::Range(1, 1 << 20));
-  app->add_option("--gen", shape.gen, "tokens to generate after each (128)")
-      ->check(CLI::Range(1, 1 << 20));
+  CLI::Option* source =
+      app->add_option("--source", shape.source,
+                      "tokens of each encoder input, if there is one (128, or as many as fit)")
+          ->check(CLI::Range(1, 1 << 20));
+  CLI::Option* gen =
+      app->add_option("--gen", shape.gen, "tokens to generate after each (128, or as many as fit)")
+          ->check(CLI::Range(1, 1 << 20));
   app->add_option("--context", shape.context,
                   "measure decoding after so many tokens instead; 0: after the prompt (0)")
       ->check(CLI::Range(0, 1 << 20));
@@ -149,7 +208,9 @@ VerbMain AddBenchVerb(CLI::App* app) {
       ->check(CLI::Range(1, 1000));
   app->add_option("--format", options->format, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
-  return [options, source] {
+  return [options, prompt, source, gen] {
+    options->has_prompt = prompt->count() > 0;
+    options->has_gen = gen->count() > 0;
     options->has_source = source->count() > 0;
     const std::string wrong = WrongSessionUsage(options->session);
     if (!wrong.empty()) return FailUsage(absl::StrCat("quire bench: ", wrong));

@@ -6,7 +6,7 @@ import re
 import shutil
 
 import quire_test
-from quire_test import FAILURE, MISMATCH, QuireTest, UNSUPPORTED, VERIFICATION
+from quire_test import FAILURE, MISMATCH, QuireTest, UNSUPPORTED, USAGE, VERIFICATION
 
 PROMPTS = ("Once upon a time", "The little dog", "One day a girl named")
 
@@ -239,6 +239,37 @@ class BenchTest(QuireTest):
             self.assertGreater(row["prefill_tokens_per_s"], 0)
             self.assertGreater(row["decode_tokens_per_s"], 0)
             self.assertGreater(row["decode_bandwidth_share"], 0)
+
+    def test_lengths_fit_the_positions_of_the_model(self):
+        self.story()
+        self.quire("compile", quire_test.ROOT / "models/demo/dates", "-o", "dates.qplan")
+
+        def lengths(plan, *arguments):
+            out, _ = self.quire("bench", plan, "--repeat=1", "--format=json", *arguments)
+            bench = json.loads(out)
+            return bench["prompt"], bench["gen"], bench["source"]
+
+        self.assertEqual(lengths("story.qplan"), (385, 128, 0))
+        self.assertEqual(lengths("story.qplan", "--prompt=500"), (500, 13, 0))
+        self.assertEqual(lengths("story.qplan", "--gen=200"), (313, 200, 0))
+        self.assertEqual(lengths("story.qplan", "--prompt=8", "--context=500"), (8, 12, 0))
+        self.assertEqual(lengths("dates.qplan"), (97, 32, 128))
+
+        def said(plan, *arguments):
+            return self.error("bench", plan, *arguments, code=USAGE)
+
+        error = said("story.qplan", "--prompt=500", "--gen=14")
+        self.assertIn("quire bench: --prompt=500 and --gen=14 are too long, 512 positions are defined", error)
+        self.assertIn("fix: --prompt=499, or --gen=13\n", error)
+        self.assertIn("fix: --prompt=512, or less\n", said("story.qplan", "--prompt=513"))
+        self.assertIn("fix: --gen=512, or less\n", said("story.qplan", "--gen=513"))
+        self.assertIn("fix: --prompt=385, or less\n", said("story.qplan", "--prompt=600", "--gen=128"))
+        error = said("story.qplan", "--prompt=8", "--context=500", "--gen=13")
+        self.assertIn("quire bench: --context=500 and --gen=13 are too long", error)
+        self.assertIn("fix: --context=499, or --gen=12\n", error)
+        error = said("dates.qplan", "--source=129")
+        self.assertIn("quire bench: --source=129 is too long, 128 positions are defined", error)
+        self.assertIn("fix: --source=128, or less\n", error)
 
 
 if __name__ == "__main__":
