@@ -1,6 +1,7 @@
 // The quire command: one binary, one verb for each thing a user does.
 #include <cerrno>
 #include <cstdio>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -67,6 +68,18 @@ int FlushStdout(int code) {
   return code == kExitOk ? failed : code;
 }
 
+// The one place for what the standard library throws where memory or threads run out.
+int RunVerb(const VerbMain& run) {
+  const char* const fix = "less at a time (--memory, --threads, --samples), or more memory";
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return Fail(WithLine(absl::ResourceExhaustedError("the memory is used up"), "fix", fix));
+  } catch (const std::system_error& error) {
+    return Fail(WithLine(absl::ResourceExhaustedError(error.what()), "fix", fix));
+  }
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Quire: a compiler and runtime for transformer models", "quire");
   app.require_subcommand(1);
@@ -92,7 +105,7 @@ int Main(int argc, char** argv) {
     return FailParse(app, argc, argv, error);
   }
   for (auto& [sub, run] : verbs) {
-    if (sub->parsed()) return FlushStdout(run());
+    if (sub->parsed()) return FlushStdout(RunVerb(run));
   }
   return kExitUsage;
 }

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #if defined(__x86_64__)
@@ -41,8 +42,13 @@ int AvailableCores() {
 }
 
 ThreadPool::ThreadPool(int threads) : spins_(threads <= AvailableCores()) {
-  for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { Work(thread); });
+  workers_.reserve(static_cast<size_t>(std::max(0, threads - 1)));
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      workers_.emplace_back([this, thread] { Work(thread); });
+    }
+  } catch (const std::system_error&) {
+    // The system starts no more, and no job needs them.
   }
 }
 

@@ -27,7 +27,7 @@ class TaskLine;
 
 class ThreadPool {
  public:
-  // `threads`: with the caller of Run.
+  // `threads`: with the caller of Run; fewer where the system does not start so many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
