@@ -202,6 +202,17 @@ absl::StatusOr<std::unique_ptr<plan::PlanT>> ClonePlan(const plan::PlanT& plan) 
   return UnpackPlan({builder.GetBufferPointer(), builder.GetSize()});
 }
 
+// Whether weights lie in the file. Of a plan of another build only sections are known.
+bool HoldsWeights(const PlanFile& file) {
+  if (!file.lowered_status().ok()) return !file.sections().empty();
+  for (const auto& target : file.plan().targets) {
+    for (const auto& slot : target->weights) {
+      if (slot->packed) return true;
+    }
+  }
+  return false;
+}
+
 // A plan lowered again from the IR in it: one of another build, or for other targets.
 absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
   AssembledPlan assembled;
@@ -210,11 +221,15 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(assembled.plan, ClonePlan(file.plan()));
   clock.Done("open");
   plan::PlanT& plan = *assembled.plan;
+  assembled.was_packed = HoldsWeights(file);
   for (const auto& entry : plan.files) {
-    const std::string path = fs::path(entry->path).is_absolute()
-                                 ? entry->path
-                                 : JoinPath(FolderOf(options.model), entry->path);
-    entry->path = RelativeToPlan(path, options.plan_path);
+    fs::path path = entry->path;
+    if (!options.weights_dir.empty()) {
+      path = fs::path(options.weights_dir) / path.filename();
+    } else if (!path.is_absolute()) {
+      path = JoinPath(FolderOf(options.model), entry->path);
+    }
+    entry->path = RelativeToPlan(path.string(), options.plan_path);
   }
   plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
   QUIRE_ASSIGN_OR_RETURN(const Module module, RaisedModule(plan));

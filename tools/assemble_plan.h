@@ -27,7 +27,8 @@ struct TargetRequest {
 
 struct AssembleOptions {
   std::string model;        // a directory, a .gguf, a .qir or a .qplan
-  std::string weights_dir;  // of a .qir: the checkpoint that holds its weights
+  std::string weights_dir;  // of a .qir: the checkpoint that holds its weights; of a .qplan: the
+                            // folder where its weight files are now
   std::string weights_map;  // of a .qir: JSON from weight name to tensor name
   std::string plan_path;    // where the plan will be: weight files are named relative to its folder
   ModelOptions model_options;
@@ -40,6 +41,7 @@ struct AssembleOptions {
 struct AssembledPlan {
   std::unique_ptr<plan::PlanT> plan;
   std::vector<std::pair<std::string, std::vector<PassReport>>> reports;  // by target
+  bool was_packed = false;                             // a .qplan that held its weights
   std::vector<std::string> left_out;                   // "cuda: %x: why", of optional targets
   std::vector<std::string> unused;                     // tensors of the checkpoint, in its order
   std::vector<std::string> notes;                      // "key=value of FILE is not honoured"

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
@@ -32,7 +34,7 @@ struct Options {
   AssembleOptions assemble;
   std::optional<int> page_tokens;
   std::string out, passes, emit, kv_dtype = "auto", weights = "ref", target;
-  bool has_passes = false, has_target = false, explain = false, force = false;
+  bool has_passes = false, has_target = false, has_weights = false, explain = false, force = false;
 };
 
 // "path/to/model/" -> "model.qplan", in the current folder.
@@ -57,10 +59,14 @@ std::string WrongUsage(const CLI::App& app, const Options& options) {
     return absl::StrCat("--emit=ir reads a .qir, not ", assemble.model,
                         "\n  fix: quire dump PLAN --output=ir has the definition of a plan");
   }
-  if (!is_qir && (!assemble.weights_dir.empty() || !assemble.weights_map.empty())) {
-    return absl::StrCat("--weights-dir and --weights-map are for a .qir, not ", assemble.model);
+  const bool is_plan = absl::EndsWith(assemble.model, ".qplan");
+  if (!is_qir && !is_plan && !assemble.weights_dir.empty()) {
+    return absl::StrCat("--weights-dir is for a .qir or a .qplan, not ", assemble.model);
   }
-  const bool has_config = !is_qir && !absl::EndsWith(assemble.model, ".qplan");
+  if (!is_qir && !assemble.weights_map.empty()) {
+    return absl::StrCat("--weights-map is for a .qir, not ", assemble.model);
+  }
+  const bool has_config = !is_qir && !is_plan;
   const bool writes = options.emit.empty();
   const char* const plans = "a plan to write, without --emit";
   return IdleFlag(app, {{"--allow-config-key", has_config, "a model directory or a .gguf"},
@@ -87,11 +93,36 @@ absl::Status RunOpt(const Options& options) {
   return RunOptMode(opt, file.text());
 }
 
-absl::Status Write(const Options& options, const std::vector<TargetFlag>& targets,
+bool IsSameFile(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a.empty() ? "." : a, b.empty() ? "." : b, error);
+}
+
+// INVALID_ARGUMENT where --force would replace what the plan is made of.
+absl::Status CheckReplaced(const Options& options, const plan::PlanT& plan) {
+  const std::string& out = options.out;
+  bool is_input =
+      !absl::EndsWith(options.assemble.model, ".qplan") && IsSameFile(out, options.assemble.model);
+  for (const auto& file : plan.files) {
+    const bool is_absolute = std::filesystem::path(file->path).is_absolute();
+    is_input |= IsSameFile(out, is_absolute ? file->path : JoinPath(FolderOf(out), file->path));
+  }
+  for (const std::string& folder : {options.assemble.model, options.assemble.weights_dir}) {
+    is_input |= KindOfPath(folder) == PathKind::kDirectory && KindOfPath(out) == PathKind::kFile &&
+                IsSameFile(folder, FolderOf(out)) && !absl::EndsWith(out, ".qplan");
+  }
+  if (!is_input) return absl::OkStatus();
+  return WithLine(
+      UsageError(absl::StrCat("quire compile: -o=", out, " is a file that the plan is made of")),
+      "fix", "another name with -o");
+}
+
+absl::Status Write(const Options& options, const std::vector<TargetFlag>& targets, bool packs,
                    plan::PlanT* plan) {
+  QUIRE_RETURN_IF_ERROR(CheckReplaced(options, *plan));
   QUIRE_ASSIGN_OR_RETURN(PlanWriter writer,
                          PlanWriter::Create(options.out, {.force = options.force}));
-  if (options.weights == "pack") {
+  if (packs) {
     QUIRE_RETURN_IF_ERROR(PackWeights(FolderOf(options.out), plan, &writer));
   }
   for (const TargetFlag& flag : targets) {
@@ -173,7 +204,9 @@ absl::Status Compile(Options& options) {
   QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options.assemble));
   if (options.assemble.targets.size() > 1) LeaveOutWithoutKernels(options.assemble, &assembled);
   if (options.explain) Explain(assembled);
-  QUIRE_RETURN_IF_ERROR(Write(options, targets, assembled.plan.get()));
+  // A plan that held its weights may be the only file that does.
+  const bool packs = options.weights == "pack" || (assembled.was_packed && !options.has_weights);
+  QUIRE_RETURN_IF_ERROR(Write(options, targets, packs, assembled.plan.get()));
   std::fputs(CompileSummary(assembled, options.out).c_str(), stderr);
   return absl::OkStatus();
 }
@@ -188,9 +221,11 @@ VerbMain AddCompileVerb(CLI::App* app) {
                   "the plan to write (default: the model's name with .qplan, here)")
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
   app->add_flag("--force", options->force, "replace an existing file");
-  app->add_option("--weights", options->weights,
-                  "ref: name weight files; pack: copy them into the plan")
-      ->check(CLI::IsMember({"ref", "pack"}));
+  CLI::Option* weights =
+      app->add_option("--weights", options->weights,
+                      "ref: name weight files; pack: copy them into the plan (ref, but of a .qplan "
+                      "what it has)")
+          ->check(CLI::IsMember({"ref", "pack"}));
   CLI::Option* target = app->add_option("--target", options->target,
                                         "what to lower for: cpu, cuda, or both; cuda:sm_90a builds "
                                         "kernels in (what the model can run on, with packed "
@@ -200,7 +235,8 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--page-tokens", options->page_tokens, "tokens in one KV page")
       ->check(CLI::Range(1, 65536));
   app->add_option("--weights-dir", assemble.weights_dir,
-                  "of a .qir: directory or .gguf with its weights");
+                  "of a .qir: directory or .gguf with its weights; of a .qplan: directory where "
+                  "its weight files are now");
   app->add_option("--weights-map", assemble.weights_map,
                   "of a .qir: JSON from weight to tensor name");
   app->add_option("--allow-config-key", assemble.model_options.allowed_config_keys,
@@ -212,9 +248,10 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--dump-ir", assemble.compile.pipeline.dump_ir_dir,
                   "write the IR after every pass here");
   app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");
-  return [options, app, passes, target] {
+  return [options, app, passes, target, weights] {
     options->has_passes = passes->count() > 0;
     options->has_target = target->count() > 0;
+    options->has_weights = weights->count() > 0;
     const std::string wrong = WrongUsage(*app, *options);
     if (!wrong.empty()) return FailUsage(absl::StrCat("quire compile: ", wrong));
     const absl::Status status = Compile(*options);

@@ -10,7 +10,7 @@ import time
 
 import quire_test
 from checkpoints import write_llama, write_sparse_llama
-from quire_test import MISMATCH, QuireTest, RESOURCE, UNSUPPORTED, USAGE
+from quire_test import MISMATCH, OK, QuireTest, RESOURCE, UNSUPPORTED, USAGE
 
 VERBS = ("compile", "run", "dump", "check", "verify", "bench")
 
@@ -122,6 +122,43 @@ class FilesTest(QuireTest):
         self.assertEqual(plan.read_text(), "mine")
         self.quire("compile", "model", "-o", "x.qplan", "--force")
         self.assertNotEqual(plan.read_bytes()[:4], b"mine")
+
+    def test_what_a_plan_is_made_of_is_not_replaced(self):
+        write_llama(self.folder / "model")
+        for name in ("model.safetensors", "config.json"):
+            before = (self.folder / "model" / name).read_bytes()
+            error = self.error("compile", "model", "-o", f"model/{name}", "--force", code=USAGE)
+            self.assertIn("made of", error)
+            self.assertIn("fix:", error)
+            self.assertEqual((self.folder / "model" / name).read_bytes(), before)
+        self.quire("compile", "model", "-o", "model/x.qplan")
+        self.quire("compile", "model", "-o", "model/x.qplan", "--force")
+
+    def test_threads_that_cannot_be_started(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
+        story = quire_test.ROOT / "models/demo/story"
+        self.quire("compile", story, "-o", "story.qplan")
+        self.quire("run", "story.qplan", "-p", "a", "-n", "1")  # its kernels are in the cache
+        done = subprocess.run([quire_test.QUIRE, "run", "story.qplan", "-p", "a", "-n", "1", "--threads=200",
+                               "--memory=1MiB"], cwd=self.folder, capture_output=True, text=True, preexec_fn=limit)
+        self.assertIn(done.returncode, (OK, RESOURCE), done.stderr)
+        self.assertEqual("fix:" in done.stderr, done.returncode == RESOURCE)
+
+    def test_a_packed_plan_stays_packed(self):
+        write_llama(self.folder / "model")
+        self.quire("compile", "model", "-o", "x.qplan", "--weights=pack")
+        size = (self.folder / "x.qplan").stat().st_size
+        self.quire("compile", "x.qplan", "-o", "x.qplan", "--force")
+        self.assertEqual((self.folder / "x.qplan").stat().st_size, size)
+        (self.folder / "model").rename(self.folder / "moved")
+        error = self.error("compile", "x.qplan", "-o", "x.qplan", "--force", code=MISMATCH)
+        self.assertIn("--weights-dir", error)
+        self.assertEqual((self.folder / "x.qplan").stat().st_size, size)
+        self.quire("compile", "x.qplan", "-o", "x.qplan", "--force", "--weights-dir=moved")
+        self.assertEqual((self.folder / "x.qplan").stat().st_size, size)
+        self.quire("compile", "x.qplan", "-o", "y.qplan", "--weights=ref", "--weights-dir=moved")
+        self.assertLess((self.folder / "y.qplan").stat().st_size, size)
 
     def test_failure_leaves_nothing(self):
         write_llama(self.folder / "model", num_hidden_layers=2)
