@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -57,9 +58,11 @@ absl::Status ReadEosIds(const Settings& settings, int64_t max_id, std::vector<in
   return absl::OkStatus();
 }
 
-// Each id from generation_config.json if that has it, as in transformers.
+// Each id from generation_config.json if that has it, as in transformers. The first and the last
+// token of texts may lie behind the vocabulary, in small models that have the ids of a large one:
+// no step can meet those, which `notes` say.
 absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabulary,
-                     plan::GenerationT* generation) {
+                     plan::GenerationT* generation, std::vector<std::string>* notes) {
   const auto owner = [&](absl::string_view key) -> const Settings& {
     return own.reader.Has(key) ? own : model;
   };
@@ -67,13 +70,25 @@ absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabul
     return ReadId(owner(key).reader, key, max_id, id);
   };
   const int64_t max_id = vocabulary - 1;
-  QUIRE_RETURN_IF_ERROR(read("bos_token_id", max_id, &generation->bos_id));
+  const auto is_behind = [&](absl::string_view key, int32_t id) {
+    if (id < vocabulary) return false;
+    notes->push_back(absl::StrCat(key, "=", id, " of ", owner(key).reader.file(),
+                                  " is behind the last token, ", max_id, ", and not honoured"));
+    return true;
+  };
+  QUIRE_RETURN_IF_ERROR(read("bos_token_id", kMaxId, &generation->bos_id));
+  if (is_behind("bos_token_id", generation->bos_id)) generation->bos_id = -1;
   // Never chosen nor fed: files of models without one name an id behind the last.
   QUIRE_RETURN_IF_ERROR(read("pad_token_id", kMaxId, &generation->pad_id));
   QUIRE_RETURN_IF_ERROR(read("decoder_start_token_id", max_id, &generation->decoder_start_id));
   QUIRE_RETURN_IF_ERROR(read("forced_bos_token_id", max_id, &generation->forced_bos_id));
   QUIRE_RETURN_IF_ERROR(read("forced_eos_token_id", max_id, &generation->forced_eos_id));
-  return ReadEosIds(owner("eos_token_id"), max_id, &generation->eos_ids);
+  std::vector<int32_t> eos_ids;
+  QUIRE_RETURN_IF_ERROR(ReadEosIds(owner("eos_token_id"), kMaxId, &eos_ids));
+  for (const int32_t id : eos_ids) {
+    if (!is_behind("eos_token_id", id)) generation->eos_ids.push_back(id);
+  }
+  return absl::OkStatus();
 }
 
 // early_stopping is a boolean or "never".
@@ -184,14 +199,16 @@ absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint
   };
   const Settings model = settings_of(checkpoint.config(), "config.json");
   const Settings own = settings_of(checkpoint.generation_config(), "generation_config.json");
-  QUIRE_RETURN_IF_ERROR(ReadIds(model, own, vocabulary, generation));
+  QUIRE_RETURN_IF_ERROR(ReadIds(model, own, vocabulary, generation, &imported.notes));
   // Models of before generation_config.json have it all in config.json.
   const bool is_own = own.object->is_object();
   const Settings& settings = is_own ? own : model;
   QUIRE_RETURN_IF_ERROR(ReadLengths(settings.reader, generation));
   QUIRE_RETURN_IF_ERROR(ReadSearch(settings, generation));
   QUIRE_RETURN_IF_ERROR(ReadSampling(settings.reader, generation));
-  imported.notes = UnhonouredKeys(settings.reader, *settings.object, is_own);
+  for (std::string& note : UnhonouredKeys(settings.reader, *settings.object, is_own)) {
+    imported.notes.push_back(std::move(note));
+  }
   if (generation->do_sample && generation->num_beams > 1) {
     imported.notes.push_back(absl::StrCat("num_beams=", generation->num_beams, " of ",
                                           settings.reader.file(),

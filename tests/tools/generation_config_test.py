@@ -72,8 +72,8 @@ class GenerationConfigTest(QuireTest):
         self.assertRegex(err, r"(?m)^note +suppress_tokens=an array of 1 of model/config\.json is not honoured$")
 
     def test_ids_outside_the_vocabulary(self):
-        keys = ["bos_token_id", "decoder_start_token_id", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id"]
-        for key, value in [*((key, 48) for key in keys), ("eos_token_id", [1, 48])]:
+        value = 48
+        for key in ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"):
             self.write(**{key: value})
             error = self.error("compile", "model", "-o", "model.qplan", "--force", code=UNSUPPORTED)
             self.assertIn(f"{key}=", error)
@@ -82,6 +82,12 @@ class GenerationConfigTest(QuireTest):
             write_llama(self.folder / "model", **{key: value})
             (self.folder / "model/generation_config.json").write_text(json.dumps({key: 47}))
             self.quire("compile", "model", "-o", "model.qplan", "--force")
+
+    def test_ends_of_text_outside_the_vocabulary_are_said(self):
+        self.assertEqual(self.compile(bos_token_id=50256, eos_token_id=[1, 50256]),
+                         [f"{key}=50256 of model/generation_config.json is behind the last token, 47, and not honoured"
+                          for key in ("bos_token_id", "eos_token_id")])
+        self.quire("run", "model.qplan", "--ids=1,2", "-n", "3", "--output=ids")
 
 
 if __name__ == "__main__":
