@@ -1,5 +1,6 @@
 #include "tools/assemble_plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -16,6 +17,8 @@
 #include "models/import/generation.h"
 #include "models/import/gguf_config.h"
 #include "models/import/tokenizer_checkpoint.h"
+#include "runtime/weights.h"
+#include "tools/pack_weights.h"
 
 namespace quire {
 namespace {
@@ -205,12 +208,9 @@ absl::StatusOr<std::unique_ptr<plan::PlanT>> ClonePlan(const plan::PlanT& plan) 
 // Whether weights lie in the file. Of a plan of another build only sections are known.
 bool HoldsWeights(const PlanFile& file) {
   if (!file.lowered_status().ok()) return !file.sections().empty();
-  for (const auto& target : file.plan().targets) {
-    for (const auto& slot : target->weights) {
-      if (slot->packed) return true;
-    }
-  }
-  return false;
+  const auto& targets = file.plan().targets;
+  return std::any_of(targets.begin(), targets.end(),
+                     [](const auto& target) { return IsPacked(*target); });
 }
 
 // A plan lowered again from the IR in it: one of another build, or for other targets.
@@ -222,14 +222,9 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
   clock.Done("open");
   plan::PlanT& plan = *assembled.plan;
   assembled.was_packed = HoldsWeights(file);
-  for (const auto& entry : plan.files) {
-    fs::path path = entry->path;
-    if (!options.weights_dir.empty()) {
-      path = fs::path(options.weights_dir) / path.filename();
-    } else if (!path.is_absolute()) {
-      path = JoinPath(FolderOf(options.model), entry->path);
-    }
-    entry->path = RelativeToPlan(path.string(), options.plan_path);
+  const TensorFiles files(file.plan(), FolderOf(options.model), options.weights_dir);
+  for (uint32_t i = 0; i < plan.files.size(); ++i) {
+    plan.files[i]->path = RelativeToPlan(files.PathOf(i), options.plan_path);
   }
   plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
   QUIRE_ASSIGN_OR_RETURN(const Module module, RaisedModule(plan));

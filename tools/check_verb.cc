@@ -1,7 +1,6 @@
 // quire check: can this plan be loaded here; if not, why, and what to do.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "tools/checklist.h"
 #include "tools/cli.h"
 #include "tools/kernel_text.h"
+#include "tools/pack_weights.h"
 #include "tools/session.h"
 #include "tools/summary.h"
 
@@ -45,11 +45,6 @@ absl::Status FitsInMemory(const plan::PlanT& plan, std::string* text) {
   if (bytes < memory) return absl::OkStatus();
   return WithLine(absl::ResourceExhaustedError(absl::StrCat("the weights do not fit: ", *text)),
                   "fix", "a machine with more memory, or a more quantised model");
-}
-
-bool IsPacked(const plan::TargetT& target) {
-  return std::all_of(target.weights.begin(), target.weights.end(),
-                     [](const auto& slot) { return slot->packed; });
 }
 
 // Where each kernel would come from, nothing being compiled.

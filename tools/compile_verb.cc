@@ -19,6 +19,7 @@
 #include "ir/file.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
+#include "runtime/weights.h"
 #include "tools/add_binaries.h"
 #include "tools/assemble_plan.h"
 #include "tools/cli.h"
@@ -95,21 +96,19 @@ absl::Status RunOpt(const Options& options) {
 
 bool IsSameFile(const std::string& a, const std::string& b) {
   std::error_code error;
-  return std::filesystem::equivalent(a.empty() ? "." : a, b.empty() ? "." : b, error);
+  return std::filesystem::equivalent(a, b, error);
 }
 
-// INVALID_ARGUMENT where --force would replace what the plan is made of.
+// A UsageError where --force would replace what the plan is made of.
 absl::Status CheckReplaced(const Options& options, const plan::PlanT& plan) {
-  const std::string& out = options.out;
+  const std::string &out = options.out, folder = FolderOf(out);
   bool is_input =
       !absl::EndsWith(options.assemble.model, ".qplan") && IsSameFile(out, options.assemble.model);
-  for (const auto& file : plan.files) {
-    const bool is_absolute = std::filesystem::path(file->path).is_absolute();
-    is_input |= IsSameFile(out, is_absolute ? file->path : JoinPath(FolderOf(out), file->path));
-  }
-  for (const std::string& folder : {options.assemble.model, options.assemble.weights_dir}) {
-    is_input |= KindOfPath(folder) == PathKind::kDirectory && KindOfPath(out) == PathKind::kFile &&
-                IsSameFile(folder, FolderOf(out)) && !absl::EndsWith(out, ".qplan");
+  const TensorFiles files(plan, folder, "");
+  for (uint32_t i = 0; i < plan.files.size(); ++i) is_input |= IsSameFile(out, files.PathOf(i));
+  for (const std::string& source : {options.assemble.model, options.assemble.weights_dir}) {
+    is_input |= KindOfPath(source) == PathKind::kDirectory && KindOfPath(out) == PathKind::kFile &&
+                IsSameFile(source, folder.empty() ? "." : folder) && !absl::EndsWith(out, ".qplan");
   }
   if (!is_input) return absl::OkStatus();
   return WithLine(

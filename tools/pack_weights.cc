@@ -1,5 +1,6 @@
 #include "tools/pack_weights.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,11 @@ absl::Status PackSlot(const plan::PlanT& plan, const TensorReader& reader, PlanW
 }
 
 }  // namespace
+
+bool IsPacked(const plan::TargetT& target) {
+  return std::all_of(target.weights.begin(), target.weights.end(),
+                     [](const auto& slot) { return slot->packed; });
+}
 
 absl::Status PackWeights(const std::string& folder, plan::PlanT* plan, PlanWriter* writer) {
   const TensorFiles reader(*plan, folder, "");

@@ -10,6 +10,9 @@
 
 namespace quire {
 
+// Whether all weights of a target lie in its plan.
+bool IsPacked(const plan::TargetT& target);
+
 // Packs every weight slot of `plan` into the file that is being written; reads the weight files
 // that the plan names, relative to `folder`, one slot at a time.
 absl::Status PackWeights(const std::string& folder, plan::PlanT* plan, PlanWriter* writer);
