@@ -5,7 +5,6 @@
 
 Without files it compares the trained variants and steps that the fixtures leave out.
 """
-import argparse
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ import time
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 
-from tokenizer_lines import Lines, replace_invalid
+from tokenizer_lines import arguments, lines_of, replace_invalid
 from tokenizer_variants import DEEPSEEK, GPT4O, SPACE, VARIANTS, byte_level, charsmap, unigram
 
 
@@ -106,16 +105,11 @@ def bench(cli, name, tokenizer, path, lines):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cli")
-    parser.add_argument("files", nargs="*")
-    parser.add_argument("--lines", type=int, default=10000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = arguments(__doc__)
     parser.add_argument("--bench", action="store_true")
     args = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    source = Lines(args.seed)
-    lines = [source.line() for _ in range(args.lines)]
+    lines = lines_of(args)
     same = True
     if args.files:
         cases = [(path, Tokenizer.from_file(path)) for path in args.files]

@@ -5,7 +5,6 @@
 Without files, small ones are written: the trained llama2 variant as kind "llama", with scores, and the gpt2 variant
 under every pre-tokenizer name that llama.cpp and Quire both know and mean alike.
 """
-import argparse
 import json
 import os
 import tempfile
@@ -13,7 +12,7 @@ import tempfile
 import gguf
 
 from parity import run
-from tokenizer_lines import Lines, replace_invalid
+from tokenizer_lines import arguments, lines_of, replace_invalid
 from tokenizer_variants import VARIANTS
 
 # llama.cpp approximates the patterns of the tokenizers after these, or leaves out their normalizer.
@@ -84,14 +83,8 @@ def compare(cli, name, path, lines):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cli")
-    parser.add_argument("files", nargs="*")
-    parser.add_argument("--lines", type=int, default=10000)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    source = Lines(args.seed)
-    lines = [source.line() for _ in range(args.lines)]
+    args = arguments(__doc__).parse_args()
+    lines = lines_of(args)
     same = True
     for path in args.files:
         same = compare(args.cli, os.path.basename(path), path, lines) and same

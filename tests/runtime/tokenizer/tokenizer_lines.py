@@ -1,4 +1,5 @@
 """Lines of mixed scripts, code, white space and broken UTF-8, the same as tokenizer_lines.h makes."""
+import argparse
 import os
 import re
 
@@ -41,3 +42,18 @@ class Lines:
 
 def replace_invalid(line):
     return line.decode("utf-8", errors="replace")
+
+
+def arguments(description):
+    """What every script that compares tokenizers is told: a parser, to which it may add."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("cli")
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--lines", type=int, default=10000)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def lines_of(args):
+    source = Lines(args.seed)
+    return [source.line() for _ in range(args.lines)]
