@@ -107,6 +107,22 @@ struct AttentionRing {
   }
   DEVICE uint32_t ones() const { return begin + kOnesAt; }
 
+  // Values of a stage but its tokens from `keep_begin` to `keep_end` become zeros: they may be NaN,
+  // which times zero is no zero. By a warpgroup, which meets before it reads them; both write the
+  // same.
+  DEVICE void KeepValues(int stage, int keep_begin, int keep_end) const {
+    uint8_t* to = SharedMemory() + values(stage) - begin;
+    constexpr int kRowUnits = kRowBytes / 16;
+    for (int at = threadIdx.x % kWarpgroupThreads; at < kStepTokens * kRowUnits;
+         at += kWarpgroupThreads) {
+      const int row = at / kRowUnits, unit = at % kRowUnits;
+      if (row >= keep_begin && row < keep_end) continue;
+      *reinterpret_cast<Words4*>(to + row / 8 * kGroupBytes + unit / 8 * kPanelBytes +
+                                 row % 8 * 128 + unit % 8 * 16) = Words4{};
+    }
+    FenceShared();
+  }
+
   DEVICE uint32_t barrier(int number) const { return begin + kBarriersAt + 8 * number; }
   DEVICE uint32_t key_full(int stage) const { return barrier(stage); }
   DEVICE uint32_t value_full(int stage) const { return barrier(kKeyStages + stage); }

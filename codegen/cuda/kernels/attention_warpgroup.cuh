@@ -84,22 +84,6 @@ struct AttentionWarpgroup {
     CommitProducts();
   }
 
-  // Values of a stage but its tokens from `begin` to `end` become zeros: they may be NaN, which
-  // times zero is no zero. Both warpgroups write the same.
-  DEVICE void KeepValues(int stage, int begin, int end) const {
-    uint8_t* values = SharedMemory() + ring.values(stage) - ring.begin;
-    constexpr int kRowUnits = kRowBytes / 16;
-    for (int at = threadIdx.x % kWarpgroupThreads; at < kStepTokens * kRowUnits;
-         at += kWarpgroupThreads) {
-      const int row = at / kRowUnits, unit = at % kRowUnits;
-      if (row >= begin && row < end) continue;
-      *reinterpret_cast<Words4*>(values + row / 8 * kGroupBytes + unit / 8 * Ring::kPanelBytes +
-                                 row % 8 * 128 + unit % 8 * 16) = Words4{};
-    }
-    FenceShared();
-    SyncOwn();
-  }
-
   // Rows of a tile at work.
   struct Work {
     const WarpRows& own;
@@ -117,7 +101,10 @@ struct AttentionWarpgroup {
     if constexpr (!kMasked && kWindow == 0) return;
     const int begin = work.first - step * kStepTokens;
     const int end = work.own.tile.context - step * kStepTokens;
-    if (begin > 0 || end < kStepTokens) KeepValues(work.stage.at, begin, end);
+    if (begin > 0 || end < kStepTokens) {
+      ring.KeepValues(work.stage.at, begin, end);
+      SyncOwn();
+    }
   }
   static DEVICE void HoldSums(Sums& sums) {
     HoldProducts(sums.chunk.o);

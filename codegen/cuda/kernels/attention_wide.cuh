@@ -96,24 +96,14 @@ struct AttentionWide {
                            : kPanels * 64 + consumer * 32 + (i - kPanels * 8) * 8;
   }
 
-  // Waits for a step's values. Tokens that are not read become zeros: they may be NaN, which times
-  // zero is no zero.
+  // Waits for a step's values. Tokens that are not read become zeros.
   DEVICE void WaitForValues(const Work& work, int step) const {
     const int number = work.number(step), stage = number % Ring::kValueStages;
     WaitForPhase(ring.value_full(stage), Parity<Ring::kValueStages>(number));
     const int begin = work.first - step * kStepTokens;
     const int end = work.own.tile.context - step * kStepTokens;
     if (begin > 0 || end < kStepTokens) {
-      uint8_t* values = SharedMemory() + ring.values(stage) - ring.begin;
-      constexpr int kRowUnits = Ring::kRowBytes / 16;
-      for (int at = threadIdx.x % kWarpgroupThreads; at < kStepTokens * kRowUnits;
-           at += kWarpgroupThreads) {
-        const int row = at / kRowUnits, unit = at % kRowUnits;
-        if (row >= begin && row < end) continue;
-        *reinterpret_cast<Words4*>(values + row / 8 * kGroupBytes + unit / 8 * Ring::kPanelBytes +
-                                   row % 8 * 128 + unit % 8 * 16) = Words4{};
-      }
-      FenceShared();
+      ring.KeepValues(stage, begin, end);
       SyncOwn();
     }
   }
