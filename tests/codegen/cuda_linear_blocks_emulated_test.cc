@@ -32,77 +32,49 @@ namespace q4_0 {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q4_0
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q4_1, Q4_1, 17, 1056, 32, Bf16)
 namespace q4_1 {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q4_1
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q5_0, Q5_0, 16, 1056, 32, F16)
 namespace q5_0 {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q5_0
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q5_1, Q5_1, 16, 1024, 32, Bf16)
 namespace q5_1 {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q5_1
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q8_0, Q8_0, 33, 576, 32, Bf16)
 namespace q8_0 {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q8_0
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q4_k, Q4_K, 18, 1536, 256, Bf16)
 namespace q4_k {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q4_k
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q5_k, Q5_K, 16, 1024, 256, F16)
 namespace q5_k {
 #include <linear_dequantize.cuh>
 #include <linear_few_blocks.cuh>
 }  // namespace q5_k
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_DEQUANTIZE_CUH_
-#undef QUIRE_LINEAR_FEW_BLOCKS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_BLOCKS(q6_k, Q6_K, 21, 1280, 256, Bf16)
 namespace q6_k {

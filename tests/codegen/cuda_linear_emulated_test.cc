@@ -31,48 +31,28 @@ namespace whole {
 #include <linear_few.cuh>
 #include <linear_tile.cuh>
 }  // namespace whole
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
-#undef QUIRE_LINEAR_TILE_CUH_
-#undef QUIRE_LINEAR_UNITS_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_LINEAR(ragged, 43, 208, Bf16, Bf16, true, true)
 namespace ragged {
 #include <linear_few.cuh>
 #include <linear_tile.cuh>
 }  // namespace ragged
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
-#undef QUIRE_LINEAR_TILE_CUH_
-#undef QUIRE_LINEAR_UNITS_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_LINEAR(wide, 264, 80, F16, F16, false, true)
 namespace wide {
 #include <linear_few.cuh>
 #include <linear_tile.cuh>
 }  // namespace wide
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
-#undef QUIRE_LINEAR_TILE_CUH_
-#undef QUIRE_LINEAR_UNITS_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_LINEAR(small, 16, 16, F16, F32, true, false)
 namespace small {
 #include <linear_few.cuh>
 #include <linear_tile.cuh>
 }  // namespace small
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
-#undef QUIRE_LINEAR_TILE_CUH_
-#undef QUIRE_LINEAR_UNITS_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 QUIRE_LINEAR(half_step, 21, 360, Bf16, Bf16, false, false)
 namespace half_step {

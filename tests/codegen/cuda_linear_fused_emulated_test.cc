@@ -42,11 +42,7 @@ QUIRE_NORM(F32, void, false, 1e-5F, 1)
 #include <linear_few.cuh>
 #include <linear_norm.cuh>
 }  // namespace gated
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_NORM_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 // More groups of chunks than warps, and a step that rows end within.
 namespace layer {
@@ -56,11 +52,7 @@ QUIRE_NORM(F16, F32, true, 0.5F, 0)
 #include <linear_few.cuh>
 #include <linear_norm.cuh>
 }  // namespace layer
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_NORM_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 // More groups than a warp keeps parameters of in registers.
 namespace wide {
@@ -70,11 +62,7 @@ QUIRE_NORM(Bf16, void, false, 1e-6F, 0)
 #include <linear_few.cuh>
 #include <linear_norm.cuh>
 }  // namespace wide
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_COLUMNS_CUH_
-#undef QUIRE_LINEAR_NORM_CUH_
-#undef QUIRE_LINEAR_FEW_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 namespace blocks {
 using Fours = FoursOfQ4_0;

@@ -20,12 +20,7 @@ QUIRE_NO_ACT
 #include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace one_stage_a_part
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_UNITS_CUH_
-#undef QUIRE_LINEAR_RING_CUH_
-#undef QUIRE_LINEAR_NARROW_CUH_
-#undef QUIRE_LINEAR_WARPGROUP_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 namespace gated {
 using Element = Bf16;
@@ -39,12 +34,7 @@ inline float Act(float x) { return x + 1; }
 #include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace gated
-#undef QUIRE_LINEAR_CUH_
-#undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_UNITS_CUH_
-#undef QUIRE_LINEAR_RING_CUH_
-#undef QUIRE_LINEAR_NARROW_CUH_
-#undef QUIRE_LINEAR_WARPGROUP_CUH_
+#include "tests/codegen/forget_linear_kernels.h"
 
 namespace blocks_of_256 {
 using Element = F16;
