@@ -173,24 +173,25 @@ struct WarpgroupProduct;
 #define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_FROM(64), QUIRE_SUMS_FROM(80)
 #define QUIRE_SUMS_128 QUIRE_SUMS_96, QUIRE_SUMS_FROM(96), QUIRE_SUMS_FROM(112)
 
-// `a` to `accumulate` are the operands after the sums.
-#define QUIRE_WARPGROUP_PRODUCT(element, type, columns, transposed, count, a_number, b_number,   \
-                                c_number)                                                        \
-  template <>                                                                                    \
-  struct WarpgroupProduct<element, columns, transposed> {                                        \
-    static DEVICE void Run(float* d, Operand a, Operand b, bool accumulate) {                    \
-      asm volatile(                                                                              \
-          "{\n"                                                                                  \
-          ".reg .pred p;\n"                                                                      \
-          "setp.ne.b32 p, %" c_number                                                            \
-          ", 0;\n"                                                                               \
-          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                  \
-          " {" QUIRE_NUMBERS_##count "}, %" a_number ", %" b_number ", p, 1, 1, 0, " #transposed \
-                                     ";\n"                                                       \
-                                     "}"                                                         \
-          : QUIRE_SUMS_##count                                                                   \
-          : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));                    \
-    }                                                                                            \
+// `a` is the text of the first operand, and `flags` of what follows the scales; the numbers are
+// those of the operands after the sums.
+#define QUIRE_WARPGROUP_TEXT(type, columns, count, a, b_number, c_number, flags)            \
+  "{\n"                                                                                     \
+  ".reg .pred p;\n"                                                                         \
+  "setp.ne.b32 p, %" c_number ", 0;\n"                                                      \
+  "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                     \
+  " {" QUIRE_NUMBERS_##count "}, " a ", %" b_number ", p, 1, 1, " flags ";\n"               \
+  "}"
+#define QUIRE_WARPGROUP_PRODUCT(element, type, columns, transposed, count, a_number, b_number, \
+                                c_number)                                                      \
+  template <>                                                                                  \
+  struct WarpgroupProduct<element, columns, transposed> {                                      \
+    static DEVICE void Run(float* d, Operand a, Operand b, bool accumulate) {                  \
+      asm volatile(QUIRE_WARPGROUP_TEXT(type, columns, count, "%" a_number, b_number, c_number, \
+                                        "0, " #transposed)                                     \
+                   : QUIRE_SUMS_##count                                                        \
+                   : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));         \
+    }                                                                                          \
   };
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 16, 0, 8, "8", "9", "10")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 16, 0, 8, "8", "9", "10")
@@ -224,19 +225,12 @@ struct WarpgroupRowProduct;
   template <>                                                                                  \
   struct WarpgroupRowProduct<element, columns, transposed> {                                   \
     static DEVICE void Run(float* d, const uint32_t (&a)[4], Operand b, bool accumulate) {     \
-      asm volatile(                                                                            \
-          "{\n"                                                                                \
-          ".reg .pred p;\n"                                                                    \
-          "setp.ne.b32 p, %" c_number                                                          \
-          ", 0;\n"                                                                             \
-          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                \
-          " {" QUIRE_NUMBERS_##count "}, {%" a0 ", %" a1 ", %" a2 ", %" a3 "}, %" b_number     \
-                                     ", p, 1, 1, " #transposed                                 \
-                                     ";\n"                                                     \
-                                     "}"                                                       \
-          : QUIRE_SUMS_##count                                                                 \
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.word()),                         \
-            "r"(static_cast<int>(accumulate)));                                                \
+      asm volatile(QUIRE_WARPGROUP_TEXT(type, columns, count,                                  \
+                                        "{%" a0 ", %" a1 ", %" a2 ", %" a3 "}", b_number,      \
+                                        c_number, #transposed)                                 \
+                   : QUIRE_SUMS_##count                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.word()),                \
+                     "r"(static_cast<int>(accumulate)));                                       \
     }                                                                                          \
   };
 QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
