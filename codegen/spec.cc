@@ -60,7 +60,7 @@ class Fields {
   absl::Status Element(absl::string_view key, DType* value) {
     QUIRE_ASSIGN_OR_RETURN(absl::string_view text, Take(key));
     const std::optional<DType> dtype = ParseDType(text);
-    if (!dtype.has_value() || *dtype == DType::kI32)
+    if (!dtype.has_value() || *dtype == DType::kI32 || *dtype == DType::kF8E4M3)
       return Bad(key, text, "an element type of weights");
     *value = *dtype;
     return absl::OkStatus();

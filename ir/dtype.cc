@@ -66,4 +66,30 @@ uint16_t F32ToBF16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+float F8E4M3ToF32(uint8_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;
+  const uint32_t magnitude = bits & 0x7fu;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (magnitude < 8) {
+    const float subnormal = std::ldexp(static_cast<float>(magnitude), -9);
+    return sign != 0 ? -subnormal : subnormal;
+  }
+  return std::bit_cast<float>(sign | ((magnitude << 20) + 0x3c000000u));
+}
+
+uint8_t F32ToF8E4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 24) & 0x80u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7f;
+  if (magnitude >= 0x43e00000u) return static_cast<uint8_t>(sign | 0x7eu);  // 448 and more
+  if (magnitude < 0x3c800000u) {
+    // Subnormal in f8e4m3: adding 2^14 aligns the mantissa so that the FPU rounds to even at bit 9.
+    const float shifted = std::bit_cast<float>(magnitude) + 16384.0f;
+    return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x46800000u));
+  }
+  const uint32_t odd = (magnitude >> 20) & 1u;
+  return static_cast<uint8_t>(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20));
+}
+
 }  // namespace quire

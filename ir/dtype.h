@@ -28,6 +28,8 @@ absl::string_view DTypeText(DType dtype);
 std::optional<DType> ParseDType(absl::string_view text);
 
 inline bool IsBlockType(DType dtype) { return InfoOf(dtype).block_elements > 1; }
+// A float that stands for itself, and so may be that of an activation; an f8e4m3 needs a scale
+// beside it.
 inline bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
@@ -36,11 +38,14 @@ inline bool IsFloat(DType dtype) {
 // block_elements.
 int64_t RowBytes(DType dtype, int64_t elements);
 
-// Scalar conversions. To bf16 and f16: round to nearest, ties to even; NaN stays NaN.
+// Scalar conversions: round to nearest, ties to even; NaN stays NaN, that of f8e4m3 is 0x7f. What
+// is past the largest becomes infinite in f16 and bf16, and the largest, 448, in f8e4m3.
 float F16ToF32(uint16_t bits);
 uint16_t F32ToF16(float value);
 float BF16ToF32(uint16_t bits);
 uint16_t F32ToBF16(float value);
+float F8E4M3ToF32(uint8_t bits);
+uint8_t F32ToF8E4M3(float value);
 
 }  // namespace quire
 

@@ -29,6 +29,13 @@ absl::Status WantFloat(const Op& op, int i) {
   return Wrong(op, i, "is not f32, f16 or bf16");
 }
 
+// Rows of ids, and numbers that need a scale beside them, are no matrix of weights.
+absl::Status WantMatrix(const Op& op, int i) {
+  const DType dtype = TypeOf(op, i).dtype;
+  if (dtype != DType::kI32 && dtype != DType::kF8E4M3) return absl::OkStatus();
+  return Wrong(op, i, "is not a weight type");
+}
+
 absl::Status WantRank(const Op& op, int i, int rank) {
   if (TypeOf(op, i).rank() == rank) return absl::OkStatus();
   return Wrong(op, i, absl::StrCat("does not have rank ", rank));
@@ -123,6 +130,7 @@ absl::StatusOr<Type> DeclaredRule(const Op& op, const Declared& declared) {
 }
 
 absl::StatusOr<Type> EmbedRule(const Op& op, const Declared& declared) {
+  QUIRE_RETURN_IF_ERROR(WantMatrix(op, 0));
   QUIRE_RETURN_IF_ERROR(WantRank(op, 0, 2));
   QUIRE_RETURN_IF_ERROR(WantRank(op, 1, 1));
   if (TypeOf(op, 1).dtype != DType::kI32) return Wrong(op, 1, "is not i32");
@@ -136,7 +144,7 @@ absl::StatusOr<Type> LinearRule(const Op& op, const Declared&) {
   QUIRE_RETURN_IF_ERROR(WantRank(op, 1, 2));
   const Type& x = TypeOf(op, 0);
   const Type& w = TypeOf(op, 1);
-  if (w.dtype == DType::kI32) return Wrong(op, 1, "is not a weight type");
+  QUIRE_RETURN_IF_ERROR(WantMatrix(op, 1));
   if (x.rank() == 0 || x.extents.back() != w.extents[1]) {
     return Wrong(op, 1, absl::StrCat("does not match the last extent of ", x.ToString()));
   }

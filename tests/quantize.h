@@ -135,6 +135,9 @@ inline void QuantizeBlock(DType dtype, const float* x, uint8_t* out) {
       return Put16(out, F32ToF16(*x));
     case DType::kBF16:
       return Put16(out, F32ToBF16(*x));
+    case DType::kF8E4M3:
+      *out = F32ToF8E4M3(*x);
+      return;
     case DType::kI32:
       return Put32(out, static_cast<uint32_t>(std::lround(*x)));
     case DType::kQ4_0:

@@ -105,6 +105,8 @@ std::vector<uint8_t> RandomBytes(absl::string_view name, const Type& type) {
     } else if (type.dtype == DType::kI32) {
       const auto whole = static_cast<int32_t>(value);
       Append(&bytes, &whole, sizeof(whole));
+    } else if (type.dtype == DType::kF8E4M3) {
+      bytes.push_back(F32ToF8E4M3(single));
     } else {
       // Rounded from double once; the value then is a float's, too.
       const auto rounded = static_cast<float>(reference::RoundTo(type.dtype, value));

@@ -101,6 +101,7 @@ void Unpack(DType dtype, const uint8_t* s, int block, Unpacked* out) {
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
+    case DType::kF8E4M3:
     case DType::kI32:
       return;
   }
@@ -227,6 +228,7 @@ PackedFormat PackedFormatOf(DType dtype) {
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
+    case DType::kF8E4M3:
     case DType::kI32:
       break;
   }
@@ -268,6 +270,9 @@ absl::Status Pack(WeightLayout layout, DType dtype, int64_t k,
       out += PackedFormatOf(dtype).group_bytes(k);
     } else if (dtype == DType::kF32 || dtype == DType::kI32) {
       PackStrip<uint32_t>(k, width, some, out);
+      out += width * RowBytes(dtype, k);
+    } else if (dtype == DType::kF8E4M3) {
+      PackStrip<uint8_t>(k, width, some, out);
       out += width * RowBytes(dtype, k);
     } else {
       PackStrip<uint16_t>(k, width, some, out);

@@ -17,6 +17,7 @@ double F16(const uint8_t* b) { return F16ToF32(U16(b)); }
 void DecodeF32(const uint8_t* b, double* out) { *out = std::bit_cast<float>(U32(b)); }
 void DecodeF16(const uint8_t* b, double* out) { *out = F16(b); }
 void DecodeBF16(const uint8_t* b, double* out) { *out = BF16ToF32(U16(b)); }
+void DecodeF8E4M3(const uint8_t* b, double* out) { *out = F8E4M3ToF32(*b); }
 void DecodeI32(const uint8_t* b, double* out) { *out = std::bit_cast<int32_t>(U32(b)); }
 
 // Element i of 32 as a nibble of 16 bytes: the low nibbles are elements 0..15, the high

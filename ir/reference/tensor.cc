@@ -18,19 +18,36 @@ struct Format {
   int significand_bits;  // with the leading one
   int min_exponent;      // of the smallest normal number
   double largest;
+  double past_largest;
 };
 
-constexpr Format kF16 = {11, -14, 65504.0};
-constexpr Format kBF16 = {8, -126, 0x1.FEp127};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Format kF16 = {11, -14, 65504.0, kInfinity};
+constexpr Format kBF16 = {8, -126, 0x1.FEp127, kInfinity};
+constexpr Format kF8E4M3 = {4, -6, 448.0, 448.0};
+
+const Format* FormatOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return &kF16;
+    case DType::kBF16:
+      return &kBF16;
+    case DType::kF8E4M3:
+      return &kF8E4M3;
+    default:
+      return nullptr;
+  }
+}
 
 double RoundToFormat(const Format& format, double value) {
-  if (!std::isfinite(value) || value == 0) return value;
+  if (std::isnan(value) || value == 0) return value;
+  if (std::isinf(value)) return std::copysign(format.past_largest, value);
   const int exponent = std::max(std::ilogb(value), format.min_exponent);
   // Scaling by a power of two is exact here, so rint is the only rounding, to nearest even.
   const int shift = exponent - (format.significand_bits - 1);
   const double rounded = std::ldexp(std::rint(std::ldexp(value, -shift)), shift);
   if (std::abs(rounded) <= format.largest) return rounded;
-  return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return std::copysign(format.past_largest, value);
 }
 
 }  // namespace
@@ -77,9 +94,9 @@ double RoundTo(DType dtype, double value) {
 }
 
 void RoundAll(DType dtype, absl::Span<double> values) {
-  if (dtype != DType::kF16 && dtype != DType::kBF16) return;
-  const Format& format = dtype == DType::kF16 ? kF16 : kBF16;
-  for (double& value : values) value = RoundToFormat(format, value);
+  const Format* format = FormatOf(dtype);
+  if (format == nullptr) return;
+  for (double& value : values) value = RoundToFormat(*format, value);
 }
 
 }  // namespace quire::reference

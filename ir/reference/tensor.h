@@ -1,8 +1,8 @@
 // A value as the reference interpreter computes it: double precision, whatever its type says.
 //
-// Storage rounding is part of a value's meaning: a value of type f16 or bf16 holds only numbers
-// that those types have. Ids (i32) are whole numbers. Values of block types are their dequantised
-// numbers.
+// Storage rounding is part of a value's meaning: a value of type f16, bf16 or f8e4m3 holds only
+// numbers that those types have. Ids (i32) are whole numbers. Values of block types are their
+// dequantised numbers.
 #ifndef QUIRE_IR_REFERENCE_TENSOR_H_
 #define QUIRE_IR_REFERENCE_TENSOR_H_
 
@@ -44,8 +44,8 @@ struct Tensor {
 // The extents' product, refused as Zeros refuses it. INVALID_ARGUMENT on a negative extent.
 absl::StatusOr<int64_t> CheckedElements(absl::Span<const int64_t> extents, int64_t max_elements);
 
-// `value` rounded to the nearest number of an f16 or bf16, ties to even, infinite past the largest;
-// unchanged for every other type.
+// `value` rounded to the nearest number of an f16, bf16 or f8e4m3, ties to even; past the largest
+// it is infinite, or of an f8e4m3 the largest. Unchanged for every other type.
 double RoundTo(DType dtype, double value);
 void RoundAll(DType dtype, absl::Span<double> values);
 

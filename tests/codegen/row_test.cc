@@ -133,7 +133,7 @@ TEST(RowTest, TakeWalksOtherRows) {
 
 TEST(RowTest, EmbedsFromEveryTypeInBothLayouts) {
   for (const DTypeInfo& info : AllDTypes()) {
-    if (info.dtype == DType::kI32) continue;
+    if (info.dtype == DType::kI32 || info.dtype == DType::kF8E4M3) continue;
     for (const char* suffix : {"", ".rows16"}) {
       const int64_t k = info.block_elements == 256 ? 512 : info.block_elements == 32 ? 96 : 70;
       for (int64_t n : {1, 37, 200}) {

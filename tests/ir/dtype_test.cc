@@ -39,6 +39,32 @@ TEST(DTypeTest, BF16RoundsToNearestEvenAndKeepsNaN) {
   EXPECT_TRUE(std::isnan(BF16ToF32(F32ToBF16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
+TEST(DTypeTest, EveryF8E4M3BitPatternRoundTrips) {
+  for (uint32_t bits = 0; bits < 256; ++bits) {
+    const float value = F8E4M3ToF32(static_cast<uint8_t>(bits));
+    EXPECT_EQ(std::isnan(value), (bits & 0x7f) == 0x7f);
+    EXPECT_EQ(F32ToF8E4M3(value), std::isnan(value) ? 0x7f : bits);
+  }
+  EXPECT_EQ(F8E4M3ToF32(0x01), 0x1p-9f);
+  EXPECT_EQ(F8E4M3ToF32(0x08), 0x1p-6f);
+  EXPECT_EQ(F8E4M3ToF32(0xb8), -1.0f);
+  EXPECT_EQ(F8E4M3ToF32(0x7e), 448.0f);
+}
+
+TEST(DTypeTest, F8E4M3RoundsToNearestEvenAndSaturates) {
+  for (uint32_t bits = 0; bits < 0x7e; ++bits) {
+    const float low = F8E4M3ToF32(static_cast<uint8_t>(bits));
+    const float middle = (low + F8E4M3ToF32(static_cast<uint8_t>(bits + 1))) / 2;
+    EXPECT_EQ(F32ToF8E4M3(middle), bits + bits % 2);
+    EXPECT_EQ(F32ToF8E4M3(-middle), 0x80 | (bits + bits % 2));
+    EXPECT_EQ(F32ToF8E4M3(std::nextafter(middle, 0.0f)), bits);
+    EXPECT_EQ(F32ToF8E4M3(std::nextafter(middle, 1e9f)), bits + 1);
+  }
+  EXPECT_EQ(F32ToF8E4M3(464.5f), 0x7e);
+  EXPECT_EQ(F32ToF8E4M3(-1e30f), 0xfe);
+  EXPECT_EQ(F32ToF8E4M3(std::numeric_limits<float>::infinity()), 0x7e);
+}
+
 TEST(DTypeTest, RowBytesCountsBlocks) {
   EXPECT_EQ(RowBytes(DType::kQ4_K, 512), 288);
   EXPECT_EQ(RowBytes(DType::kBF16, 3), 6);

@@ -34,9 +34,24 @@ TEST(RoundToTest, AgreesWithTheBitPatternsOfBF16) {
   }
 }
 
+TEST(RoundToTest, AgreesWithTheBitPatternsOfF8E4M3) {
+  for (uint32_t bits = 0; bits < 0x7e; ++bits) {
+    const double low = F8E4M3ToF32(static_cast<uint8_t>(bits));
+    const double high = F8E4M3ToF32(static_cast<uint8_t>(bits + 1));
+    const double middle = (low + high) / 2;
+    ASSERT_EQ(RoundTo(DType::kF8E4M3, low), low);
+    ASSERT_EQ(RoundTo(DType::kF8E4M3, -middle), bits % 2 == 0 ? -low : -high);
+    ASSERT_EQ(RoundTo(DType::kF8E4M3, std::nextafter(middle, 0.0)), low);
+    ASSERT_EQ(RoundTo(DType::kF8E4M3, std::nextafter(middle, 1e9)), high);
+  }
+}
+
 TEST(RoundToTest, OverflowAndNaN) {
   EXPECT_EQ(RoundTo(DType::kF16, 65519.99), 65504);
   EXPECT_EQ(RoundTo(DType::kF16, -65520), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(RoundTo(DType::kF8E4M3, 1e39), 448);
+  EXPECT_EQ(RoundTo(DType::kF8E4M3, -std::numeric_limits<double>::infinity()), -448);
+  EXPECT_TRUE(std::isnan(RoundTo(DType::kF8E4M3, std::numeric_limits<double>::quiet_NaN())));
   EXPECT_EQ(RoundTo(DType::kBF16, 1e39), std::numeric_limits<double>::infinity());
   EXPECT_TRUE(std::isnan(RoundTo(DType::kBF16, std::numeric_limits<double>::quiet_NaN())));
   EXPECT_EQ(RoundTo(DType::kF32, 1 + 0x1p-40), 1 + 0x1p-40);
