@@ -7,11 +7,12 @@
 //   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
 //   bench_cuda_linear chain ROWS...   all linears of its layers in turn: us a layer
 //   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
-//   bench_cuda_linear time [all] [ROWS...]
+//   bench_cuda_linear time [all] [NxK[f32]...] [ROWS...]
 //                                     one line a measurement: n k rows body us, and * where a plan
 //                                     would choose it; -cut, -mixed: tiles in parts of K, all or
 //                                     some; -alone: without dependent launch; all: other
-//                                     configurations, too; of these numbers of rows
+//                                     configurations, too; of these shapes, f32: with y in f32, and
+//                                     of these numbers of rows
 //
 // tools/bench/cuda_linear.py runs it beside cuBLAS.
 #include <algorithm>
@@ -37,17 +38,41 @@ const char* CutText(const LinearSpec& spec, const CudaLinearKernel& kernel, int6
 
 struct Shape {
   int64_t n, k;
+  DType y = DType::kBF16;
 };
-constexpr Shape kShapes[] = {{4096, 4096},  {6144, 4096},  {12288, 4096}, {22016, 4096},
-                             {28672, 4096}, {4096, 11008}, {4096, 14336}, {32000, 4096}};
 
-int Time(const Gpu& gpu, bool all, std::vector<int64_t> timed_rows) {
+// `what`: arguments of the command line.
+int Time(const Gpu& gpu, const std::vector<std::string>& what) {
   using Config = CudaLinearConfig;
   constexpr size_t kPoolBytes = size_t{3} << 30;
+  bool all = false;
+  std::vector<Shape> shapes;
+  std::vector<int64_t> timed_rows;
+  for (const std::string& word : what) {
+    const size_t by = word.find('x');
+    if (word == "all") {
+      all = true;
+    } else if (by == std::string::npos) {
+      timed_rows.push_back(std::atoll(word.c_str()));
+    } else {
+      shapes.push_back({std::atoll(word.c_str()), std::atoll(word.c_str() + by + 1),
+                        word.ends_with("f32") ? DType::kF32 : DType::kBF16});
+    }
+  }
   if (timed_rows.empty()) timed_rows = {1, 8, 16, 32, 64, 128, 512, 4096, 16384};
+  if (shapes.empty()) {
+    shapes = {{4096, 4096},  {6144, 4096},  {12288, 4096}, {22016, 4096},
+              {28672, 4096}, {4096, 11008}, {4096, 14336}, {32000, 4096}};
+  }
+  int64_t most_n = 0, most_k = 0, most_rows = 0;
+  for (const Shape& shape : shapes) {
+    most_n = std::max(most_n, shape.n);
+    most_k = std::max(most_k, shape.k);
+  }
+  for (int64_t rows : timed_rows) most_rows = std::max(most_rows, rows);
   Linears linears(gpu);
-  for (const Shape& shape : kShapes) {
-    const LinearSpec spec = Spec(shape.n, shape.k, DType::kBF16, DType::kBF16, false, false);
+  for (const Shape& shape : shapes) {
+    const LinearSpec spec = Spec(shape.n, shape.k, DType::kBF16, shape.y, false, false);
     std::vector<Config> configs = OrDie(CudaLinearConfigs(spec, gpu.limits()));
     if (all) {
       for (const Config& config : OtherConfigs(spec, gpu.limits())) configs.push_back(config);
@@ -63,12 +88,13 @@ int Time(const Gpu& gpu, bool all, std::vector<int64_t> timed_rows) {
   for (uint16_t& value : values) value = F32ToBF16(random.Value());
   gpu.Upload(pool, values.data(), kBlock);
   for (size_t at = kBlock; at < kPoolBytes; at += kBlock) gpu.Copy(pool + at, pool, kBlock);
-  constexpr size_t kXBytes = size_t{16384} * 14336 * 2;
-  const CuDevicePtr x = gpu.Allocate(kXBytes), y = gpu.Allocate(size_t{16384} * 32000 * 2);
+  const auto x_bytes = static_cast<size_t>(most_rows * most_k * 2);
+  const CuDevicePtr x = gpu.Allocate(x_bytes);
+  const CuDevicePtr y = gpu.Allocate(static_cast<size_t>(most_rows * most_n * 4));
   const CuDevicePtr workspace = gpu.Allocate(kWorkspaceBytes);
-  gpu.Copy(x, pool, kXBytes);
+  gpu.Copy(x, pool, x_bytes);
 
-  for (size_t s = 0; s < std::size(kShapes); ++s) {
+  for (size_t s = 0; s < shapes.size(); ++s) {
     const LinearSpec& spec = linears.spec(s);
     const size_t bytes = static_cast<size_t>(spec.n * spec.k * 2);
     for (int64_t rows : timed_rows) {
@@ -129,14 +155,10 @@ int main(int argc, char** argv) {
   }
   if (mode == "blocks") return quire::bench::TimeBlocks(quire::bench::Gpu());
   if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
-  if (mode == "time") {
-    std::vector<int64_t> rows;
-    for (int i = how == "all" ? 3 : 2; i < argc; ++i) rows.push_back(std::atoll(argv[i]));
-    return quire::bench::Time(quire::bench::Gpu(), how == "all", rows);
-  }
+  if (mode == "time") return quire::bench::Time(quire::bench::Gpu(), {argv + 2, argv + argc});
   std::fprintf(stderr,
                "usage: bench_cuda_linear check [quick] | check-fused [quick] | record | blocks | "
                "fused |\n       chain ROWS... |\n"
-               "       time [all] [ROWS...]\n");
+               "       time [all] [NxK[f32]...] [ROWS...]\n");
   return 2;
 }
