@@ -285,9 +285,7 @@ CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearCo
       config.body == CudaLinearConfig::kNarrow ? absl::StrCat("x", config.tile_rows) : "");
   kernel.block_threads = BlockThreads(config);
   kernel.shared_bytes = static_cast<int>(SharedBytes(spec, config));
-  const bool is_short = config.body == CudaLinearConfig::kNarrow ||
-                        (config.body == CudaLinearConfig::kWarpgroup && config.tile_rows < 128);
-  const bool is_last = config.rows >= 128 && !is_short;
+  const bool is_last = config.rows >= 128 && config.body != CudaLinearConfig::kNarrow;
   kernel.max_rows = is_last ? std::numeric_limits<int>::max() - 128 : config.rows;
   kernel.source = CudaLinearSource(CudaLinearBodySpec(spec, config), kernel);
   return kernel;

@@ -23,6 +23,7 @@
 #ifndef QUIRE_CODEGEN_CUDA_LINEAR_H_
 #define QUIRE_CODEGEN_CUDA_LINEAR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -77,6 +78,11 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
 // Whether a body reads x and weight through tensor maps.
 inline bool CudaLinearTakesMaps(CudaLinearConfig::Body body) {
   return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kWarpgroup;
+}
+
+// Rows of the boxes in which such a body reads x.
+inline int CudaLinearBoxRows(const CudaLinearConfig& config, int64_t rows) {
+  return static_cast<int>(std::min<int64_t>(config.rows, (rows + 7) / 8 * 8));
 }
 
 // The pieces of K that a tile may be cut into: the widest have no registers left for that.

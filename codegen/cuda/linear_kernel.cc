@@ -126,7 +126,7 @@ class CudaLinear : public CudaKernel {
     launch.entry = entry;
     launch.grid = grid;
     if (CudaLinearTakesMaps(config.body)) {
-      launch.tensor_maps = {{operands.x, rows, spec_.k, config.rows},
+      launch.tensor_maps = {{operands.x, rows, spec_.k, CudaLinearBoxRows(config, rows)},
                             {operands.weight, spec_.weight_rows(), spec_.k, config.tile_rows, false,
                              config.act && spec_.gated}};
       launch.arguments = {{Kind::kTensorMap, 0}, {Kind::kTensorMap, 1}};

@@ -24,8 +24,8 @@ struct Cut {
 };
 
 // How many of `tiles` to leave whole: those of full rounds, or all, or none, by the time of the
-// longest block. Merging a tile that is cut takes about as long as `merge_stages`, as measured on
-// an H200.
+// longest block. Merging a tile that is cut takes about as long as `merge_stages`, and filling the
+// ring and storing as `round_stages`, as measured on an H200.
 Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows,
             int multiprocessors) {
   const CudaLinearConfig& config = kernel.config;
@@ -33,18 +33,22 @@ Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows
       config.body == CudaLinearConfig::kTile
           ? 6
           : config.tile_rows * (config.body == CudaLinearConfig::kNarrow ? 3 : 4) / 32;
+  const int64_t round_stages = config.body != CudaLinearConfig::kWarpgroup ? 0
+                               : config.tile_rows < 128                    ? 3
+                                                                           : 7;
   const int64_t tiles = CudaLinearTiles(spec, kernel, rows), pieces = CudaLinearPieces(config);
   const int64_t part_stages = DivideUp(spec.k, kParts * kStageK);
+  const int64_t tile_stages = kParts * part_stages + round_stages;
   int64_t best = tiles;
-  int64_t best_time = DivideUp(tiles, multiprocessors) * kParts * part_stages;
+  int64_t best_time = DivideUp(tiles, multiprocessors) * tile_stages;
   if (pieces == 1) return {best, best_time};
   for (int64_t whole : {tiles / multiprocessors * multiprocessors, int64_t{0}}) {
     const int64_t cut = tiles - whole;
     if (cut > 2 * multiprocessors) continue;
     // Memory is what narrow tiles wait for: more than one round of parts only merges more.
     if (config.body == CudaLinearConfig::kNarrow && cut * pieces > multiprocessors) continue;
-    const int64_t piece_stages = kParts / pieces * part_stages + merge_stages;
-    const int64_t time = DivideUp(whole, multiprocessors) * kParts * part_stages +
+    const int64_t piece_stages = kParts / pieces * part_stages + merge_stages + round_stages;
+    const int64_t time = DivideUp(whole, multiprocessors) * tile_stages +
                          DivideUp(cut * pieces, multiprocessors) * piece_stages;
     if (time < best_time) {
       best = whole;
@@ -70,14 +74,17 @@ size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKern
     if (few > 0 && rows <= kMostPasses * kernels[few - 1].max_rows) return few - 1;
   }
   if (kernels[first].config.body != CudaLinearConfig::kWarpgroup) return first;
-  if (kernels[first].max_rows == kernels[first].config.rows) return first;  // made for so few
+  if (rows <= kernels[first].config.rows && kernels[first].config.tile_rows < 128) return first;
   size_t best = first;
   int64_t best_time = std::numeric_limits<int64_t>::max();
   for (size_t i = first; i < kernels.size(); ++i) {
     // As measured on an H200 that launches many in a row.
-    const int64_t stage_time = kernels[i].config.tile_rows == 128   ? 140
-                               : kernels[i].config.tile_rows == 192 ? 195
-                                                                    : 262;
+    const int tile_rows = kernels[i].config.tile_rows;
+    const int64_t stage_time = tile_rows == 64    ? 150
+                               : tile_rows == 96  ? 148
+                               : tile_rows == 128 ? 140
+                               : tile_rows == 192 ? 195
+                                                  : 262;
     const int64_t time = BestCut(spec, kernels[i], rows, multiprocessors).time * stage_time;
     if (time < best_time) {
       best = i;

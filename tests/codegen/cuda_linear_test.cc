@@ -264,8 +264,11 @@ TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
       {12288, 4096, 512, 192, 256, 256},  // two rounds
       {22016, 4096, 512, 192, 460, 396},  // three rounds, and halves of 64 tiles
       {4096, 4096, 512, 128, 128, 128},   // one round
-      {4096, 11008, 4096, 256, 512, 512},    {12288, 4096, 4096, 192, 2048, 2048},
+      {4096, 11008, 4096, 256, 512, 512},
+      {12288, 4096, 4096, 192, 2048, 2048},
       {12288, 4096, 16384, 192, 8192, 8184},
+      {1024, 1024, 945, 64, 128, 128},  // one round, which is sooner stored than one of 64 tiles
+      {1024, 4096, 945, 128, 64, 0},    // 128 halves, whose products take longer than their store
   };
   for (const auto& c : cases) {
     const LinearSpec spec = Spec(c.n, c.k);
@@ -312,6 +315,11 @@ TEST(CudaLinearTest, LaunchesOfAPlan) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
     ASSERT_EQ(launches.launches.size(), 1u);
     EXPECT_EQ(Describe(launches.launches[0]), c.launch);
+  }
+  // x's boxes have no more rows than it, in eights.
+  const std::pair<int64_t, int> boxes[] = {{9, 16}, {33, 40}, {65, 72}, {96, 96}, {129, 128}};
+  for (const auto& [rows, box_rows] : boxes) {
+    EXPECT_EQ((*kernel)->Launches(rows).launches[0].tensor_maps[0].box_rows, box_rows) << rows;
   }
   const CudaLaunch many = (*kernel)->Launches(512).launches[0];
   ASSERT_EQ(many.tensor_maps.size(), 2u);

@@ -50,9 +50,16 @@ QUIRE_NO_ACT
 
 namespace {
 
+// Rows of x's boxes of a body with tiles of `tokens`.
+int BoxRows(int rows, int tokens) {
+  CudaLinearConfig config;
+  config.rows = tokens;
+  return CudaLinearBoxRows(config, rows);
+}
+
 template <typename Body, typename Operands, typename TestCase>
 void RunTiles(const TestCase& c, int grid, int tile_rows) {
-  const TensorMap x{c.x.data(), c.rows, c.k(), 128};
+  const TensorMap x{c.x.data(), c.rows, c.k(), BoxRows(c.rows, 128)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
   const int tiles = (c.rows + 127) / 128 * ((c.n() + tile_rows - 1) / tile_rows);
   // Whole tiles, and others that are cut, where they can be.
@@ -62,7 +69,7 @@ void RunTiles(const TestCase& c, int grid, int tile_rows) {
 
 template <typename Body, typename Operands, typename TestCase>
 void RunNarrow(const TestCase& c, int grid, int tokens) {
-  const TensorMap x{c.x.data(), c.rows, c.k(), tokens};
+  const TensorMap x{c.x.data(), c.rows, c.k(), BoxRows(c.rows, tokens)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), Body::kTileRows};
   const int row_tiles = (c.n() + Body::kTileRows - 1) / Body::kTileRows;
   const int tiles = (c.rows + tokens - 1) / tokens * row_tiles;
@@ -114,7 +121,7 @@ template <typename Body>
 void RunGated(int rows, int tokens, int tile_rows, size_t shared_bytes, int grid) {
   using TestCase = Case<Bf16, Bf16, 2 * gated::kN, gated::kK, true, false>;
   const TestCase c{rows};
-  const TensorMap x{c.x.data(), rows, c.k(), tokens};
+  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, tokens)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
   const int tiles = (rows + tokens - 1) / tokens * ((c.n() + tile_rows - 1) / tile_rows);
   std::vector<float> workspace(256 + static_cast<size_t>(tiles) * 4 * 256 * 64, 0.0f);

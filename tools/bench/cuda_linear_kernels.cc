@@ -66,7 +66,7 @@ void Enqueue(const Gpu& gpu, const LinearSpec& spec, const Compiled& compiled,
   const CudaLinearConfig& config = compiled.kernel.config;
   KernelArguments arguments;
   if (CudaLinearTakesMaps(config.body)) {
-    arguments.Add(gpu.Encode({{}, rows, spec.k, config.rows}, operands.x));
+    arguments.Add(gpu.Encode({{}, rows, spec.k, CudaLinearBoxRows(config, rows)}, operands.x));
     arguments.Add(gpu.Encode({{}, spec.n, spec.k, config.tile_rows}, operands.weight));
   } else {
     arguments.Add(operands.x);

@@ -1,5 +1,8 @@
 // The ring of bodies that multiply by warpgroups (sm_90a): stages of kTokens rows of x and
-// kTileRows rows of the weight by 64 k, one box of each operand, filled by one thread.
+// kTileRows rows of the weight by 64 k, one box of each operand, filled by one thread. Of fewer
+// rows x's boxes have no more than those, in eights: what lies outside a matrix takes a copy as
+// long as what is there. Rows of a stage behind them are of anything, and make rows that are not
+// stored.
 //
 // Barriers: full: the bytes of a stage are there. free: all have read it. half: some have, where a
 //           body uses it.
@@ -53,6 +56,12 @@ struct LinearRing {
     }
   };
 
+  // What has landed when a stage is full.
+  static DEVICE int FullBytes(const LinearOperands& operands) {
+    const int tokens = operands.rows < kTokens ? (operands.rows + 7) / 8 * 8 : kTokens;
+    return kTileRows * kStageRowBytes + tokens * kStageRowBytes;
+  }
+
   DEVICE void CopyWeight(int stage, const TensorMap& map, const Cursor& at) const {
     if constexpr (kPairs) {
       CopyRowPairs(weight(stage), map, at.k, at.row_begin, full(stage));
@@ -101,10 +110,11 @@ struct LinearRing {
   DEVICE void Produce(const LinearOperands& operands, const TensorMap& x_map,
                       const TensorMap& weight_map) const {
     WaitForWeight();
+    const int full_bytes = FullBytes(operands);
     Cursor at;
     at.Begin(operands);
     for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
-      ArriveExpecting(full(i), kStageBytes);
+      ArriveExpecting(full(i), full_bytes);
       CopyWeight(i, weight_map, at);
     }
     AllowNextGrid();
@@ -115,7 +125,7 @@ struct LinearRing {
     }
     for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
       WaitForPhase(free(turn.stage), turn.parity);
-      ArriveExpecting(full(turn.stage), kStageBytes);
+      ArriveExpecting(full(turn.stage), full_bytes);
       CopyWeight(turn.stage, weight_map, at);
       CopyBox(x(turn.stage), x_map, at.k, at.token_begin, full(turn.stage));
     }

@@ -106,20 +106,28 @@ struct LinearWarpgroup {
         [&](int stage) { return is_first ? ring.half(stage) : ring.free(stage); }, sum);
   }
 
+  // What a lane loads and stores at once: 16 bytes, or an element where rows of y begin anywhere.
+  template <bool kWords, typename T>
+  struct ChunkOf {
+    using Type = Words4;
+  };
+  template <typename T>
+  struct ChunkOf<false, T> {
+    using Type = T;
+  };
   // How a warp stores its 16 rows: a run of 32 columns at a time, turned in its shared memory, so
-  // that 16 bytes of a row are loaded and stored at once.
+  // that lanes load and store chunks of a row that follow each other.
   struct Runs {
+    using Chunk = typename ChunkOf<kStoresEights, Output>::Type;
     static constexpr int kRuns = kTileColumns / kRunColumns;
     static_assert(kTileColumns % kRunColumns == 0);
-    static constexpr int kChunkElements = 16 / sizeof(Output);
+    static constexpr int kChunkElements = sizeof(Chunk) / sizeof(Output);
+    static constexpr int kUnitElements = 16 / sizeof(Output), kUnits = kRunColumns / kUnitElements;
     static constexpr int kRowChunks = kRunColumns / kChunkElements;
     // A lane loads and stores chunk `chunk` of every kRowStep-th row, from row `r` on.
     static constexpr int kRowStep = kWarpThreads / kRowChunks, kLaneChunks = 16 / kRowStep;
     struct alignas(2 * sizeof(Output)) Pair {
       Output values[2];
-    };
-    struct alignas(16) Chunk {
-      Output values[kChunkElements];
     };
 
     const LinearOperands& operands;
@@ -138,51 +146,40 @@ struct LinearWarpgroup {
       columns = operands.n / kHalves;
       element = int64_t{row + r} * columns + n;
     }
-    // Chunks are swizzled, so that those of the rows that are used together lie in different banks.
-    static DEVICE int ChunkAt(int row, int number) {
-      return row * kRunRowBytes +
-             ((number ^ (kRowChunks == 4 ? row / 2 : row)) & (kRowChunks - 1)) * 16;
+    // Units of 16 bytes are swizzled, so that those of the rows that are used together lie in
+    // different banks.
+    static DEVICE int UnitAt(int row, int number) {
+      return row * kRunRowBytes + ((number ^ (kUnits == 4 ? row / 2 : row)) & (kUnits - 1)) * 16;
     }
-    // This lane's elements of tile `j` of 8 columns, in the upper or the lower half of the rows.
     DEVICE Pair& PairOf(int j, int half) const {
       const int in_run = 8 * j + lane % 4 * 2;
-      return *reinterpret_cast<Pair*>(staged + ChunkAt(lane / 4, in_run / kChunkElements) +
+      return *reinterpret_cast<Pair*>(staged + UnitAt(lane / 4, in_run / kUnitElements) +
                                       half * 8 * kRunRowBytes +
-                                      in_run % kChunkElements * sizeof(Output));
+                                      in_run % kUnitElements * sizeof(Output));
     }
-    DEVICE Words4& Staged(int i) const {
-      return *reinterpret_cast<Words4*>(staged + ChunkAt(r + i * kRowStep, chunk));
+    DEVICE Chunk& Staged(int i) const {
+      const int in_run = chunk * kChunkElements;
+      return *reinterpret_cast<Chunk*>(staged + UnitAt(r + i * kRowStep, in_run / kUnitElements) +
+                                       in_run % kUnitElements * sizeof(Output));
     }
-    // How many elements of this lane's `i`th chunk of run `run` are y's.
+    // More than 0 where this lane's `i`th chunk of run `run` is y's.
     DEVICE int Count(int run, int i) const {
       return i * kRowStep < rows ? columns - n - run * kRunColumns : 0;
     }
     DEVICE int64_t Element(int run, int i) const {
       return element + int64_t{i * kRowStep} * columns + run * kRunColumns;
     }
-    DEVICE Words4 Residual(int run, int i) const {
-      Words4 words = {};
+    DEVICE Chunk Residual(int run, int i) const {
+      Chunk words = {};
       const int count = Count(run, i);
       const Output* from = operands.residual + Element(run, i);
-      if constexpr (kStoresEights) {
-        if (count > 0) words = *reinterpret_cast<const Words4*>(from);
-      } else {
-        for (int e = 0; e < kChunkElements && e < count; ++e) {
-          reinterpret_cast<Chunk*>(&words)->values[e] = from[e];
-        }
-      }
+      if (count > 0) words = *reinterpret_cast<const Chunk*>(from);
       return words;
     }
     DEVICE void Store(int run, int i) const {
       const int count = Count(run, i);
       Output* to = operands.y + Element(run, i);
-      if constexpr (kStoresEights) {
-        if (count > 0) *reinterpret_cast<Words4*>(to) = Staged(i);
-      } else {
-        for (int e = 0; e < kChunkElements && e < count; ++e) {
-          to[e] = reinterpret_cast<const Chunk*>(&Staged(i))->values[e];
-        }
-      }
+      if (count > 0) *reinterpret_cast<Chunk*>(to) = Staged(i);
     }
     // To the sums of a tile of 8 columns, those of this lane from `from` on: their biases.
     DEVICE void AddBias(float* sums, const float* bias, int from) const {
@@ -207,7 +204,7 @@ struct LinearWarpgroup {
       // As much of the residual is asked for before the first is used as there are registers for.
       constexpr int kAhead = sizeof(Output) == 2 && kRuns > 1 ? (kRuns + 1) / 2 : 1;
       // Zeros, else their registers would be taken from one tile to the next.
-      Words4 residual[kAhead][kLaneChunks] = {};
+      [[maybe_unused]] Chunk residual[kAhead][kLaneChunks] = {};
 #pragma unroll
       for (int run = 0; run < kRuns; ++run) {
         float* sums = total + run * kRunTiles * kTileSums;
@@ -220,14 +217,19 @@ struct LinearWarpgroup {
         }
         SyncWarp();
         if (!kHasAct && operands.residual != nullptr) {
+          if constexpr (kStoresEights) {
 #pragma unroll
-          for (int i = 0; i < kAhead * kLaneChunks; ++i) {
-            const int ahead = i / kLaneChunks;
-            if (run % kAhead > 0 || run + ahead >= kRuns) continue;
-            residual[ahead][i % kLaneChunks] = Residual(run + ahead, i % kLaneChunks);
+            for (int i = 0; i < kAhead * kLaneChunks; ++i) {
+              const int ahead = i / kLaneChunks;
+              if (run % kAhead > 0 || run + ahead >= kRuns) continue;
+              residual[ahead][i % kLaneChunks] = Residual(run + ahead, i % kLaneChunks);
+            }
+#pragma unroll
+            for (int i = 0; i < kLaneChunks; ++i) Staged(i) = residual[run % kAhead][i];
+          } else {
+#pragma unroll 4
+            for (int i = 0; i < kLaneChunks; ++i) Staged(i) = Residual(run, i);
           }
-#pragma unroll
-          for (int i = 0; i < kLaneChunks; ++i) Staged(i) = residual[run % kAhead][i];
           SyncWarp();
           AddStaged(sums);
         }
@@ -246,7 +248,7 @@ struct LinearWarpgroup {
           PairOf(i / 2, i % 2) = y;
         }
         SyncWarp();
-#pragma unroll
+#pragma unroll(kStoresEights ? kLaneChunks : 4)
         for (int i = 0; i < kLaneChunks; ++i) Store(run, i);
       }
       SyncWarp();
