@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/cuda/special_function_model.h"
 #include "codegen/cuda/tensor_core_model.h"
 #include "ir/dtype.h"
 #include "tests/codegen/cuda_emulator.h"
@@ -22,9 +23,9 @@ inline uint32_t AndOr(uint32_t a, uint32_t mask, uint32_t bits) { return (a & ma
 inline float Add(float a, float b) { return a + b; }
 inline float Mul(float a, float b) { return a * b; }
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
-inline float Exp2(float x) { return std::exp2(x); }
+inline float Exp2(float x) { return CudaExp2(x); }
 inline float Reciprocal(float x) { return 1 / x; }
-inline float NearReciprocal(float x) { return 1 / x; }
+inline float NearReciprocal(float x) { return CudaNearReciprocal(x); }
 inline float Max(float a, float b) { return std::fmax(a, b); }
 inline float Ceiling(float x) { return std::ceil(x); }
 inline float PowerOfTwo(float x) { return x < -126 ? 0 : std::exp2(x); }

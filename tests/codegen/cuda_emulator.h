@@ -4,9 +4,8 @@
 // Every thread of a block is a fiber; blocks run one after another. What a wrong kernel could get
 // away with is made to fail: fibers run in a random order between synchronisations; an asynchronous
 // copy lands at a random time, at once or as late as its group allows; shared memory begins as
-// NaNs; what the prior grid writes may not be copied before WaitForPriorGrid. The tensor core is
-// the exact model, so results have a GPU's bits. Of the special functions, Exp2 and Reciprocal do
-// not.
+// NaNs; what the prior grid writes may not be copied before WaitForPriorGrid. The tensor core and
+// the special functions are the exact models, so results have a GPU's bits.
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_EMULATOR_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_EMULATOR_H_
 
