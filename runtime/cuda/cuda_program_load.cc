@@ -16,14 +16,6 @@ absl::Status Bad(const plan::LaunchT& launch, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
 }
 
-// The type in which a kernel reads its input `i`, a weight that the plan has as `stored`.
-DType TypeRead(const KernelSpec& spec, size_t i, DType stored) {
-  const auto* linear = std::get_if<LinearSpec>(&spec);
-  if (linear == nullptr) return stored;
-  if (i == 1) return linear->weight;
-  return linear->bias && i == 2 ? DType::kF32 : stored;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(CudaDevice& device,

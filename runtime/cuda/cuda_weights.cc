@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "ir/plan_check.h"
@@ -93,6 +94,13 @@ class Stage {
 };
 
 }  // namespace
+
+DType TypeRead(const KernelSpec& spec, size_t i, DType stored) {
+  const auto* linear = std::get_if<LinearSpec>(&spec);
+  if (linear == nullptr) return stored;
+  if (i == 1) return linear->weight;
+  return linear->bias && i == 2 ? DType::kF32 : stored;
+}
 
 void ConvertFloats(DType from, const uint8_t* source, DType to, uint8_t* target, int64_t count) {
   if (from == to) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "codegen/spec.h"
 #include "ir/dtype.h"
 #include "ir/plan_generated.h"
 #include "runtime/cuda/context.h"
@@ -67,6 +68,9 @@ struct CudaWeights::Block {
   std::map<Key, CuDevicePtr> found;
   CudaMemory memory;
 };
+
+// The type in which a kernel reads its input `i`, a weight that the plan has as `stored`.
+DType TypeRead(const KernelSpec& spec, size_t i, DType stored);
 
 // `count` floats from one type to another. REQUIRES: both are f32, f16 or bf16.
 void ConvertFloats(DType from, const uint8_t* source, DType to, uint8_t* target, int64_t count);

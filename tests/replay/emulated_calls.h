@@ -1,0 +1,44 @@
+// What the text that write_kernels.cc writes includes: the emulator, and calls with words.
+#ifndef QUIRE_TESTS_REPLAY_EMULATED_CALLS_H_
+#define QUIRE_TESTS_REPLAY_EMULATED_CALLS_H_
+
+#include <type_traits>
+#include <utility>
+
+#include "tests/codegen/cuda_emulator.h"
+#include "tests/codegen/cuda_hopper_emulator.h"
+#include "tests/replay/emulated_kernels.h"
+
+#define __global__
+#define __device__
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+namespace quire::emulated {
+
+template <typename T>
+T ArgumentOf(uint64_t word) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(word);
+  } else if constexpr (std::is_same_v<T, TensorMap>) {
+    return *reinterpret_cast<const TensorMap*>(word);
+  } else {
+    return static_cast<T>(word);
+  }
+}
+template <typename... A, size_t... I>
+void CallWith(void (*kernel)(A...), const uint64_t* words, std::index_sequence<I...>) {
+  kernel(ArgumentOf<A>(words[I])...);
+}
+template <typename... A>
+void CallKernel(void (*kernel)(A...), const uint64_t* words) {
+  CallWith(kernel, words, std::index_sequence_for<A...>());
+}
+template <auto kKernel>
+void Calls(const uint64_t* words) {
+  CallKernel(kKernel, words);
+}
+
+}  // namespace quire::emulated
+
+#endif  // QUIRE_TESTS_REPLAY_EMULATED_CALLS_H_
