@@ -151,8 +151,9 @@ struct FewWarp {
           to[8] = sums.o[c][b][i + 2];
         }
         if (first_tile == 0 && lane < 4) {
-          partial->statistics[row][0] = sums.m[b][i];
-          partial->statistics[row][1] = sums.l[b][i];
+          // All of it, as whole vectors are read.
+          *reinterpret_cast<Words4*>(partial->statistics[row]) = {Bits(sums.m[b][i]),
+                                                                  Bits(sums.l[b][i]), 0, 0};
         }
       }
     }
