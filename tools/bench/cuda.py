@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Everything that CUDA has to reach, checked and measured beside its peers on one GPU: one table.
 
-  tools/bench/cuda.py --bin FOLDER [--only check,load,linear,row,attention,decode,batch] [--scratch /dev/shm]
+  tools/bench/cuda.py --bin FOLDER [--only check,sanitize,load,linear,row,attention,decode,batch] [--scratch /dev/shm]
 
 FOLDER has quire and the benches (tools/bench/gpu_job.sh makes it); PyTorch is the peer. A row is what was measured, the peer or
 the floor in the same run, their ratio and the bar. Rows that fall short exit with 1.
@@ -15,7 +15,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SECTIONS = ("check", "load", "linear", "row", "attention", "decode", "batch")
+SECTIONS = ("check", "sanitize", "load", "linear", "row", "attention", "decode", "batch")
 
 
 class Bench:
@@ -82,6 +82,19 @@ class Bench:
         for name in ("linear", "row", "attention"):
             wrong = subprocess.run([os.path.join(self.bin, f"bench_cuda_{name}"), "check"], env=self.own).returncode
             self.add(f"{name} kernels, checked", "wrong" if wrong else "right", "", 0, None if not wrong else -1)
+
+    def sanitize(self):
+        """Every body of linears and attention at small sizes under each tool of compute-sanitizer."""
+        for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+            for name in ("linear", "attention"):
+                command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", "--print-limit=20",
+                           os.path.join(self.bin, f"bench_cuda_{name}"), "check", "quick"]
+                begin = time.monotonic()
+                done = subprocess.run(command, env=self.own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                if done.returncode != 0:
+                    print(done.stdout, file=sys.stderr)
+                self.add(f"{tool} of {name} kernels, {time.monotonic() - begin:.0f} s",
+                         "found something" if done.returncode else "clean", "", 0, None if not done.returncode else -1)
 
     def linear(self):
         self.script("cuda_linear.py", os.path.join(self.bin, "bench_cuda_linear"))

@@ -53,8 +53,7 @@ AttentionStep::AttentionStep(const Gpu& gpu, const LoadedAttention& attention, i
   header_ = allocate(sizeof(StepHeader));
   sequences_ = allocate(max_sequences * static_cast<int64_t>(sizeof(StepSequence)));
   pages_ = allocate(max_pages * 4);
-  plan_ = allocate(preparation_.plan_bytes);
-  gpu.Fill(plan_, 0xa5, static_cast<size_t>(preparation_.plan_bytes));
+  plan_ = gpu.AllocateScratch(static_cast<size_t>(preparation_.plan_bytes), 0);
 }
 
 AttentionStep::~AttentionStep() {
@@ -145,7 +144,10 @@ void AttentionStep::Attend(CuDevicePtr layer, CuDevicePtr pages, bool dependent)
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "", how = argc > 2 ? argv[2] : "";
-  if (mode == "check") return quire::bench::CheckAttention(quire::bench::Gpu(), how == "quick");
+  if (mode == "check") {
+    const bool quick = how == "quick";
+    return quire::bench::CheckAttention(quire::bench::Gpu(!quick), quick);
+  }
   if (mode == "time") return quire::bench::TimeAttention(quire::bench::Gpu(), how);
   std::fprintf(stderr, "usage: bench_cuda_attention check [quick] | time [WHICH]\n");
   return 2;

@@ -19,7 +19,7 @@ void Die(const absl::Status& status) {
   std::exit(1);
 }
 
-Gpu::Gpu() : driver_(OrDie(CudaDriver::Get())) {
+Gpu::Gpu(bool fills_scratch) : fills_scratch_(fills_scratch), driver_(OrDie(CudaDriver::Get())) {
   Check(driver_->DeviceGet(&device_, 0), "device");
   CuContext context = nullptr;
   Check(driver_->DevicePrimaryCtxRetain(&context, device_), "context");
@@ -44,10 +44,13 @@ void Gpu::Check(CuResult result, const char* what) const {
   if (result != 0) Die(driver_->Check(result, what));
 }
 
-CuDevicePtr Gpu::Allocate(size_t bytes) const {
+CuDevicePtr Gpu::Allocate(size_t bytes) const { return AllocateScratch(bytes, bytes); }
+
+CuDevicePtr Gpu::AllocateScratch(size_t bytes, size_t zero_bytes) const {
   CuDevicePtr memory = 0;
   Check(driver_->MemAlloc(&memory, std::max<size_t>(bytes, 16)), "allocation");
-  Fill(memory, 0, bytes);
+  Fill(memory, 0, zero_bytes);
+  if (fills_scratch_) Fill(memory + zero_bytes, 0xa5, bytes - zero_bytes);
   return memory;
 }
 

@@ -36,7 +36,9 @@ struct KernelArguments {
 
 class Gpu {
  public:
-  Gpu();
+  // `fills_scratch`: otherwise scratch memory is as the driver gives it, for a sanitizer that sees
+  // what is read before it is written.
+  explicit Gpu(bool fills_scratch = true);
 
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90a"
@@ -47,6 +49,8 @@ class Gpu {
   }
 
   CuDevicePtr Allocate(size_t bytes) const;  // zeroed
+  // Zeros and then what no kernel may count on.
+  CuDevicePtr AllocateScratch(size_t bytes, size_t zero_bytes) const;
   void Free(CuDevicePtr memory) const;
   void Upload(CuDevicePtr to, const void* from, size_t bytes) const;
   void Download(void* to, CuDevicePtr from, size_t bytes) const;
@@ -72,6 +76,7 @@ class Gpu {
   int Attribute(CuDeviceAttribute attribute) const;
   void Check(CuResult result, const char* what) const;
 
+  const bool fills_scratch_;
   const CudaDriver* driver_ = nullptr;
   CuDevice device_ = 0;
   CuStream stream_ = nullptr;

@@ -1,7 +1,8 @@
 // CUDA linear kernels on this machine's GPU:
 //
 //   bench_cuda_linear check [quick]   every body's bits, over awkward sizes, against the CPU model
-//                                     and against each other; quick: few sizes, for a sanitizer
+//                                     and against each other; quick: every body at small sizes,
+//                                     for a sanitizer (tools/bench/cuda.py --only sanitize)
 //   bench_cuda_linear record          results of this GPU as a fixture of the model's test
 //   bench_cuda_linear check-fused     the part of check that is of norms and activations
 //   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
@@ -141,7 +142,7 @@ int Time(const Gpu& gpu, const std::vector<std::string>& what) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "", how = argc > 2 ? argv[2] : "";
   if (mode == "check") {
-    const quire::bench::Gpu gpu;
+    const quire::bench::Gpu gpu(how != "quick");
     return quire::bench::CheckLinears(gpu, how == "quick") |
            quire::bench::CheckBlocks(gpu, how == "quick") |
            quire::bench::CheckFused(gpu, how == "quick");
