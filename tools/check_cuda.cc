@@ -1,8 +1,10 @@
 #include "tools/check_cuda.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/cuda/architecture.h"
@@ -53,20 +55,41 @@ std::string BinariesText(const plan::TargetT& target) {
                       }));
 }
 
-// Where each kernel comes from on this GPU, nothing being compiled.
-absl::StatusOr<CudaKernelBuilder::Counters> FindKernels(const PlanFile& file,
-                                                        const plan::TargetT& target,
-                                                        const CudaLimits& limits,
-                                                        const std::string& cache_dir) {
+// Where each text of a kernel comes from on this GPU, nothing being compiled.
+struct FoundKernels {
+  int in_plan = 0, in_cache = 0, missing = 0;
+  std::string first_missing;
+  std::vector<std::string> lines;
+};
+
+absl::StatusOr<FoundKernels> FindKernels(const PlanFile& file, const plan::TargetT& target,
+                                         const CudaLimits& limits, const std::string& cache_dir) {
   QUIRE_ASSIGN_OR_RETURN(const CudaKernels kernels, MakeCudaKernels(target, limits));
   CudaKernelBuilder::Options options;
   options.architecture = ArchitectureOf(limits.major, limits.minor);
   options.jit = JitPolicy::kNever;
   CudaKernelBuilder builder(options, KernelCache(cache_dir));
   QUIRE_RETURN_IF_ERROR(AddPlanBinaries(target, options.architecture, file, &builder));
-  const absl::Status built = BuildCudaKernels(kernels, &builder).status();
-  if (!built.ok() && !absl::IsFailedPrecondition(built)) return built;
-  return builder.counters();
+  using Origin = CudaKernelBuilder::Origin;
+  FoundKernels found;
+  absl::flat_hash_set<absl::string_view> known;  // several kernels may have a text
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    for (const CudaEntry& entry : kernels[i]->entries()) {
+      if (!known.insert(entry.source).second) continue;
+      const Origin origin = builder.OriginOf(entry);
+      const std::string kernel =
+          absl::StrCat("kernel ", i, ", ", SpecTitle(target.kernels[i]->spec), ": ", entry.entry);
+      if (origin == Origin::kCompiler && found.missing == 0) found.first_missing = kernel;
+      ++(origin == Origin::kPlan    ? found.in_plan
+         : origin == Origin::kCache ? found.in_cache
+                                    : found.missing);
+      found.lines.push_back(absl::StrCat(origin == Origin::kPlan    ? "in the plan: "
+                                         : origin == Origin::kCache ? "in the cache: "
+                                                                    : "to compile: ",
+                                         kernel));
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -94,7 +117,7 @@ void CheckCuda(const PlanFile& file, const plan::TargetT* target, const SessionO
     if (target != nullptr) list->Note("kernels", BinariesText(*target));
     return;
   }
-  const absl::StatusOr<CudaKernelBuilder::Counters> found =
+  const absl::StatusOr<FoundKernels> found =
       FindKernels(file, *target, gpu->limits, options.model.kernel_cache_dir);
   if (!found.ok()) {
     list->Ask("kernels", found.status(), "");
@@ -109,11 +132,13 @@ void CheckCuda(const PlanFile& file, const plan::TargetT* target, const SessionO
   }
   const bool may_compile = found->missing == 0 || !options.model.never_compile;
   list->Ask("kernels",
-            may_compile ? absl::OkStatus()
-                        : WithLine(absl::FailedPreconditionError(
-                                       absl::StrCat("cuda: --jit=never, and ", kernels)),
-                                   "fix", "--jit=auto"),
+            may_compile
+                ? absl::OkStatus()
+                : WithLine(absl::FailedPreconditionError(absl::StrCat(
+                               "cuda: --jit=never, and ", kernels, ": ", found->first_missing)),
+                           "fix", "--jit=auto"),
             kernels);
+  for (const std::string& line : found->lines) list->Note("", line);
 }
 
 }  // namespace quire

@@ -141,23 +141,33 @@ std::optional<BuiltEntry> CudaKernelBuilder::FindAny(absl::string_view key) cons
   return std::nullopt;
 }
 
-void CudaKernelBuilder::Run(Job& job) {
-  if (const auto found = plan_.find(CudaBinaryName(job.key)); found != plan_.end()) {
-    job.built.cubin.assign(reinterpret_cast<const char*>(found->second.data()),
-                           found->second.size());
-    job.from = Job::From::kPlan;
-    return;
+absl::StatusOr<const Nvrtc*> CudaKernelBuilder::Compiler() const {
+  if (options_.jit == JitPolicy::kNever) {
+    return absl::FailedPreconditionError("cuda: --jit=never, and");
   }
-  const absl::StatusOr<const Nvrtc*> nvrtc =
-      options_.jit == JitPolicy::kNever ? absl::FailedPreconditionError("cuda: --jit=never, and")
-                                        : Nvrtc::Get();
+  return Nvrtc::Get();
+}
+
+CudaKernelBuilder::Found CudaKernelBuilder::Find(const std::string& key) const {
+  if (const auto found = plan_.find(CudaBinaryName(key)); found != plan_.end()) {
+    const auto* bytes = reinterpret_cast<const char*>(found->second.data());
+    return {Origin::kPlan, {std::string(bytes, found->second.size()), ""}};
+  }
+  const absl::StatusOr<const Nvrtc*> nvrtc = Compiler();
   std::optional<BuiltEntry> cached =
-      nvrtc.ok() ? FindInCache(job.key, (*nvrtc)->version()) : FindAny(job.key);
-  if (cached.has_value()) {
-    job.built = *std::move(cached);
-    job.from = Job::From::kCache;
+      nvrtc.ok() ? FindInCache(key, (*nvrtc)->version()) : FindAny(key);
+  if (!cached.has_value()) return {};
+  return {Origin::kCache, *std::move(cached)};
+}
+
+void CudaKernelBuilder::Run(Job& job) {
+  Found found = Find(job.key);
+  if (found.origin != Origin::kCompiler) {
+    job.built = std::move(found.built);
+    job.from = found.origin == Origin::kPlan ? Job::From::kPlan : Job::From::kCache;
     return;
   }
+  const absl::StatusOr<const Nvrtc*> nvrtc = Compiler();
   job.late = sealed_;
   job.status = job.late ? absl::InternalError("cuda: everything is loaded, but") : nvrtc.status();
   if (!job.status.ok()) return;

@@ -22,6 +22,7 @@
 #define QUIRE_CODEGEN_CUDA_KERNEL_BUILDER_H_
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -72,6 +73,13 @@ class CudaKernelBuilder {
   // The binaries of `entries`, in their order; equal texts are built once.
   absl::StatusOr<std::vector<BuiltEntry>> Build(absl::Span<const CudaEntry* const> entries);
 
+  // Where a binary comes from. kCompiler: it is neither in the plan nor in the cache.
+  enum class Origin : uint8_t { kPlan, kCache, kCompiler };
+  // Nothing is compiled.
+  Origin OriginOf(const CudaEntry& entry) const {
+    return Find(CudaBinaryKey(entry, options_.architecture)).origin;
+  }
+
   void Seal() { sealed_ = true; }
   Counters counters() const;
   const Options& options() const { return options_; }
@@ -79,6 +87,13 @@ class CudaKernelBuilder {
  private:
   struct Job;
   void Run(Job& job);
+  struct Found {
+    Origin origin = Origin::kCompiler;
+    BuiltEntry built;
+  };
+  Found Find(const std::string& key) const;
+  // FAILED_PRECONDITION where the policy is to compile nothing.
+  absl::StatusOr<const Nvrtc*> Compiler() const;
   std::optional<BuiltEntry> FindInCache(absl::string_view key, absl::string_view version) const;
   // Whatever version made it.
   std::optional<BuiltEntry> FindAny(absl::string_view key) const;

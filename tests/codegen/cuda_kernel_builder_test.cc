@@ -135,6 +135,19 @@ TEST_F(CudaKernelBuilderTest, APlansBinaryComesFirstWhateverMadeIt) {
   EXPECT_EQ(builder.counters().in_cache, 0);
 }
 
+TEST_F(CudaKernelBuilderTest, SaysWhereABinaryWouldComeFrom) {
+  using Origin = CudaKernelBuilder::Origin;
+  const std::string bytes = "in plan";
+  PublishAs(three_, "12.3", "of 12.3");
+  CudaKernelBuilder builder(With(JitPolicy::kNever), KernelCache(dir_));
+  EXPECT_EQ(builder.OriginOf(three_), Origin::kCache);
+  EXPECT_EQ(builder.OriginOf(two_), Origin::kCompiler);
+  builder.AddPlanBinary(CudaBinaryName(CudaBinaryKey(two_, "sm_90a")),
+                        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  EXPECT_EQ(builder.OriginOf(two_), Origin::kPlan);
+  EXPECT_EQ(builder.counters().compiled, 0);
+}
+
 TEST_F(CudaKernelBuilderTest, ABinaryForAnotherArchitectureIsNotTaken) {
   const std::string bytes = "in plan";
   CudaKernelBuilder builder(With(JitPolicy::kNever, "sm_80"), KernelCache(dir_));
