@@ -40,7 +40,8 @@ void AddIncluded(absl::string_view text, std::vector<std::string>* names) {
   }
 }
 
-std::string HashOfIncluded(absl::string_view source) {
+// Their texts.
+std::string TextsOfIncluded(absl::string_view source) {
   std::vector<std::string> names;
   AddIncluded(source, &names);
   std::string texts;
@@ -49,7 +50,7 @@ std::string HashOfIncluded(absl::string_view source) {
       absl::StrAppend(&texts, name, "\n", text, "\n");
     }
   }
-  return HashText(texts);
+  return texts;
 }
 
 // A source begins with a comment that says what it computes.
@@ -86,7 +87,7 @@ constexpr absl::string_view kVersionsKey = "cuda: versions of nvrtc, the last fi
 
 std::string CudaBinaryKey(const CudaEntry& entry, absl::string_view architecture) {
   return absl::StrCat("cuda ", architecture, " ", absl::StrJoin(Nvrtc::Options(), " "), "\n",
-                      "headers ", HashOfIncluded(entry.source), "\n", entry.source);
+                      "headers ", HashText(TextsOfIncluded(entry.source)), "\n", entry.source);
 }
 
 std::string CudaBinaryName(absl::string_view key) { return HashText(key); }
@@ -220,8 +221,14 @@ absl::StatusOr<std::vector<BuiltEntry>> CudaKernelBuilder::Build(
     jobs.back().key = std::move(key);
   }
   std::atomic<size_t> next{0};
+  // Long texts first, which take long: what is left for one thread at the end is short.
+  std::vector<std::pair<size_t, size_t>> order;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    order.emplace_back(TextsOfIncluded(jobs[i].entry->source).size(), i);
+  }
+  std::sort(order.rbegin(), order.rend());
   const auto work = [&] {
-    for (size_t i = next++; i < jobs.size(); i = next++) Run(jobs[i]);
+    for (size_t i = next++; i < jobs.size(); i = next++) Run(jobs[order[i].second]);
   };
   const size_t wanted = options_.threads > 0 ? static_cast<size_t>(options_.threads)
                                              : std::thread::hardware_concurrency();
