@@ -114,13 +114,13 @@ float CudaExp2(float x) {
   const int exponent = static_cast<int>(magnitude >> kFractionBits) - 127;
   if (exponent < -126) return 1;  // subnormal numbers are zero
   if (exponent >= 8) return negative ? 0 : std::bit_cast<float>(kInfinity);
-  // 23 bits after the point, the rest cut; of a negative number their complement, but of an integer
-  // its negative.
+  // 23 bits after the point, the rest cut; of a negative number their complement, where they are
+  // not all zero.
   const int64_t significand = (magnitude & 0x7fffffu) | 0x800000u;
   const int64_t fixed = exponent >= 0     ? significand << exponent
-                        : exponent >= -24 ? significand >> -exponent
+                        : exponent >= -23 ? significand >> -exponent
                                           : 0;
-  const bool is_integer = std::bit_cast<float>(magnitude) == static_cast<float>(fixed >> 23);
+  const bool is_integer = (fixed & 0x7fffff) == 0;
   const int64_t point = !negative ? fixed : is_integer ? -fixed : ~fixed;
   return Number(Interpolated(kExp2, 1, 6114, point & 0x7fffff),
                 static_cast<int>(point >> kFractionBits));
