@@ -71,18 +71,22 @@ bool Scheduler::LacksInput(const Sequence& sequence) const {
   return encoder_ != nullptr && !sequence.encoder.has_value() && !InputOf(sequence).empty();
 }
 
-bool Scheduler::CanAdmit(const Sequence& sequence) const {
+void Scheduler::Due::Add(const KvCache& cache, const Sequence& sequence) {
+  sequences += sequence.sequences_due();
+  // Those that are in the step already have the pages of their rows.
+  const int32_t tokens = static_cast<int32_t>(sequence.ids.size()) - cache.tokens(*sequence.cache);
+  pages += cache.PagesToExtend(*sequence.cache, tokens) + sequence.sequences_due();
+}
+
+Scheduler::Due Scheduler::DueOfRunning() const {
+  Due due;
+  for (const Sequence* sequence : running_) due.Add(*cache_, *sequence);
+  return due;
+}
+
+bool Scheduler::CanAdmit(const Sequence& sequence, const Due& due) const {
   if (running_.empty()) return true;
-  int64_t sequences = sequence.sequences_due();
-  // Beside the pages that are due, one for each sequence: the next that its output will take.
-  int64_t pages = sequences;
-  for (const Sequence* other : running_) {
-    sequences += other->sequences_due();
-    // Those that are in the step already have the pages of their rows.
-    const int32_t tokens = static_cast<int32_t>(other->ids.size()) - cache_->tokens(*other->cache);
-    pages += cache_->PagesToExtend(*other->cache, tokens) + other->sequences_due();
-  }
-  if (sequences > options_.max_sequences) return false;
+  if (due.sequences + sequence.sequences_due() > options_.max_sequences) return false;
   const bool lacks_input = LacksInput(sequence);
   if (lacks_input && encoder_->PagesToAcquire(InputOf(sequence)) > encoder_->available_pages()) {
     return false;
@@ -92,9 +96,9 @@ bool Scheduler::CanAdmit(const Sequence& sequence) const {
   if (options_.reuse_prefixes && !lacks_input) {
     prefix = cache_->FindPrefix(sequence.ids, RootOf(sequence));
   }
-  pages += cache_->PagesFor(static_cast<int64_t>(sequence.ids.size())) -
-           cache_->PagesFor(prefix.tokens) + prefix.kept_pages;
-  return pages <= cache_->available_pages();
+  const int64_t pages = cache_->PagesFor(static_cast<int64_t>(sequence.ids.size())) -
+                        cache_->PagesFor(prefix.tokens) + prefix.kept_pages;
+  return due.pages + sequence.sequences_due() + pages <= cache_->available_pages();
 }
 
 absl::Status Scheduler::Admit() {
@@ -131,9 +135,16 @@ absl::StatusOr<std::vector<ScheduledRows>> Scheduler::Next() {
       if ((running_[i]->tokens_due() == 1) == decodes) QUIRE_RETURN_IF_ERROR(take(running_[i]));
     }
   }
-  while (budget > 0 && !waiting_.empty() && CanAdmit(*waiting_.front())) {
+  Due due = waiting_.empty() ? Due{} : DueOfRunning();
+  while (budget > 0 && !waiting_.empty() && CanAdmit(*waiting_.front(), due)) {
+    const int64_t preemptions = preemptions_;
     QUIRE_RETURN_IF_ERROR(Admit());
     QUIRE_RETURN_IF_ERROR(take(running_.back()));
+    if (preemptions_ == preemptions) {
+      due.Add(*cache_, *running_.back());
+    } else {
+      due = DueOfRunning();
+    }
   }
   // All that runs waits for a beam that was preempted: it comes back, however little is left.
   if (step_.empty() && !waiting_.empty()) {

@@ -66,7 +66,15 @@ class Scheduler {
   EncoderInput InputOf(const Sequence& sequence) const;
   // It has an encoder input, and does not hold it yet.
   bool LacksInput(const Sequence& sequence) const;
-  bool CanAdmit(const Sequence& sequence) const;
+  // What running sequences are known to need.
+  struct Due {
+    int64_t sequences = 0;
+    // Beside those that are due, one for each sequence: the next that its output will take.
+    int64_t pages = 0;
+    void Add(const KvCache& cache, const Sequence& sequence);
+  };
+  Due DueOfRunning() const;
+  bool CanAdmit(const Sequence& sequence, const Due& due) const;
   absl::Status Admit();
   // Takes it off both queues and releases its pages; its encoder input stays.
   absl::Status TakeOff(Sequence* sequence);
