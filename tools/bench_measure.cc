@@ -36,11 +36,11 @@ class Batch {
       for (int32_t j = 0; j < prompt; ++j) request.ids.push_back(any(*random));
       if (const int64_t width = session.model->info().states_width; width > 0) {
         std::normal_distribution<float> normal;
-        std::vector<float> states(static_cast<size_t>(shape.source * width));
+        std::vector<float> states(static_cast<size_t>(shape.source(i) * width));
         for (float& state : states) state = normal(*random);
         request.source_states = std::make_shared<const std::vector<float>>(std::move(states));
       } else if (session.model->info().has_encoder) {
-        for (int32_t j = 0; j < shape.source; ++j) request.source_ids.push_back(any(*random));
+        for (int32_t j = 0; j < shape.source(i); ++j) request.source_ids.push_back(any(*random));
       }
       request.max_tokens = gen;
       request.ignore_eos = true;

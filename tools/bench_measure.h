@@ -18,12 +18,15 @@ namespace quire {
 
 struct BenchShape {
   int32_t batch = 1;
-  int32_t prompt = 512;  // tokens of each prompt
-  int32_t source = 128;  // of each encoder input, if the model has an encoder
-  int32_t gen = 128;     // tokens generated after it, the first of them by the last prompt step
-  int32_t context = 0;   // when not 0: decoding is measured after so many tokens instead
+  int32_t prompt = 512;                  // tokens of each prompt
+  std::vector<int32_t> sources = {128};  // of encoder inputs in turn, if the model has an encoder
+  int32_t gen = 128;    // tokens generated after it, the first of them by the last prompt step
+  int32_t context = 0;  // when not 0: decoding is measured after so many tokens instead
   int32_t step_tokens = 512;  // computed in one step at most
 
+  int32_t source(int32_t request) const {
+    return sources[static_cast<size_t>(request) % sources.size()];
+  }
   // The tokens that stand before a decoded one, on average.
   double mean_context() const { return (context > 0 ? context : prompt) + gen / 2.0; }
 };

@@ -79,12 +79,14 @@ absl::Status FitLengths(const ModelInfo& model, const Options& given, BenchShape
     *length = static_cast<int32_t>(std::clamp<int64_t>(most, 1, *length));
   };
   const int64_t source_positions = positions_of(model.max_source);
-  if (!model.has_encoder) shape->source = 0;
-  if (shape->source > source_positions && given.has_source) {
-    return TooLong(absl::StrCat("--source=", shape->source, " is"), source_positions,
-                   absl::StrCat("--source=", source_positions, ", or less"));
+  if (!model.has_encoder) shape->sources = {0};
+  for (int32_t& source : shape->sources) {
+    if (source > source_positions && given.has_source) {
+      return TooLong(absl::StrCat("--source=", source, " is"), source_positions,
+                     absl::StrCat("--source=", source_positions, ", or less"));
+    }
+    if (model.has_encoder) shorten(source_positions, &source);
   }
-  if (model.has_encoder) shorten(source_positions, &shape->source);
 
   // The last token that is generated takes no position.
   const int64_t positions = positions_of(model.max_positions);
@@ -119,7 +121,8 @@ void Print(const Options& options, const BenchShape& shape, const Session& sessi
         {"plan", options.session.plan},
         {"device", session.model->info().device},
         {"prompt", shape.prompt},
-        {"source", shape.source},
+        {"source", shape.sources.size() == 1 ? nlohmann::ordered_json(shape.sources[0])
+                                             : nlohmann::ordered_json(shape.sources)},
         {"gen", shape.gen},
         {"context", shape.context},
         {"step_tokens", shape.step_tokens},
@@ -190,8 +193,10 @@ VerbMain AddBenchVerb(CLI::App* app) {
                                         "tokens of each prompt (512, or as many as fit the model)")
                             ->check(CLI::Range(1, 1 << 20));
   CLI::Option* source =
-      app->add_option("--source", shape.source,
-                      "tokens of each encoder input, if there is one (128, or as many as fit)")
+      app->add_option("--source", shape.sources,
+                      "tokens of each encoder input, if there is one; several: of inputs in turn "
+                      "(128, or as many as fit)")
+          ->delimiter(',')
           ->check(CLI::Range(1, 1 << 20));
   CLI::Option* gen =
       app->add_option("--gen", shape.gen, "tokens to generate after each (128, or as many as fit)")

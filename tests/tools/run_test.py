@@ -254,6 +254,7 @@ class BenchTest(QuireTest):
         self.assertEqual(lengths("story.qplan", "--gen=200"), (313, 200, 0))
         self.assertEqual(lengths("story.qplan", "--prompt=8", "--context=500"), (8, 12, 0))
         self.assertEqual(lengths("dates.qplan"), (97, 32, 128))
+        self.assertEqual(lengths("dates.qplan", "--source=5,100", "--batch=3"), (97, 32, [5, 100]))
 
         def said(plan, *arguments):
             return self.error("bench", plan, *arguments, code=USAGE)
@@ -267,7 +268,7 @@ class BenchTest(QuireTest):
         error = said("story.qplan", "--prompt=8", "--context=500", "--gen=13")
         self.assertIn("quire bench: --context=500 and --gen=13 are too long", error)
         self.assertIn("fix: --context=499, or --gen=12\n", error)
-        error = said("dates.qplan", "--source=129")
+        error = said("dates.qplan", "--source=3,129")
         self.assertIn("quire bench: --source=129 is too long, 128 positions are defined", error)
         self.assertIn("fix: --source=128, or less\n", error)
 

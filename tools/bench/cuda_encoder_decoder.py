@@ -3,9 +3,13 @@
 
   tools/bench/cuda_encoder_decoder.py QUIRE [--requests 945] [--source 209] [--gen 19] [--rounds 3]
 
-All requests are there at once; each has a source of --source tokens and generates --gen greedily, and may not stop.
-transformers generates in batches, with a static cache, without and with torch.compile of its step; the fastest size of a
-batch counts. Sources have one length, so that nothing of the peer's work is padding. Prints one JSON line a measurement;
+All requests are there at once; each has a source and generates --gen tokens greedily, and may not stop. Sources have
+--source tokens each, so that nothing of the peer's work is padding; then lengths as texts have them: log-normal (sigma
+0.6) with that mean, cut at the 1024 positions that the model has, from a fixed seed, the same for both.
+
+transformers generates with a static cache: sources of one length in batches, without and with torch.compile of its step;
+sources of several lengths once in the order in which they come, all in one padded batch, and once in order of length,
+in batches of the best size. Prints one JSON line a measurement, and the ratio to the fastest of each way.
 "encode_every_step" is what Quire's own figures say of a model that encodes in each step, as it would without the passes
 split-cross-qkv and split-phases.
 """
@@ -16,14 +20,17 @@ import statistics
 import subprocess
 import time
 
+import numpy as np
 import torch
 import transformers
+
+POSITIONS = 1024
 
 
 def make_model(folder):
     config = transformers.BartConfig(
         vocab_size=50265, d_model=1024, encoder_layers=12, decoder_layers=12, encoder_attention_heads=16,
-        decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096, max_position_embeddings=1024)
+        decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096, max_position_embeddings=POSITIONS)
     torch.manual_seed(1)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
@@ -33,14 +40,18 @@ def make_model(folder):
     return model
 
 
-def quire(binary, folder, a):
-    plan = os.path.join(folder, "bart.qplan")
-    subprocess.run([binary, "compile", folder, "-o", plan, "--force", "--target=cuda"], check=True)
+def spread(requests, mean, sigma=0.6):
+    drawn = np.random.default_rng(1).lognormal(np.log(mean) - sigma * sigma / 2, sigma, requests)
+    drawn *= mean * requests / drawn.sum()
+    return [int(length) for length in np.clip(drawn.round(), 1, POSITIONS)]
+
+
+def quire(binary, plan, lengths, a):
     for step_tokens in map(int, a.step_tokens.split(",")):
         out = subprocess.run(
-            [binary, "bench", plan, "--device=cuda", "--prompt=1", f"--source={a.source}", f"--gen={a.gen}",
-             f"--batch={a.requests}", f"--step-tokens={step_tokens}", f"--repeat={a.rounds}", "--format=json"],
-            capture_output=True, text=True)
+            [binary, "bench", plan, "--device=cuda", "--prompt=1", "--source=" + ",".join(map(str, lengths)),
+             f"--gen={a.gen}", f"--batch={a.requests}", f"--step-tokens={step_tokens}", f"--repeat={a.rounds}",
+             "--format=json"], capture_output=True, text=True)
         if out.returncode != 0:
             print(json.dumps({"quire": out.stderr.strip()}), flush=True)
             continue
@@ -52,27 +63,47 @@ def quire(binary, folder, a):
 
 
 @torch.no_grad()
-def peer(model, a, batch, compiled):
+def peer(model, a, lengths, batch, compiled):
     generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(model.config.vocab_size // 8, model.config.vocab_size, (a.requests, a.source),
-                        generator=generator).cuda()
+    sources = [torch.randint(model.config.vocab_size // 8, model.config.vocab_size, (length,), generator=generator)
+               for length in lengths]
     settings = dict(max_new_tokens=a.gen, min_new_tokens=a.gen, num_beams=1, do_sample=False,
                     cache_implementation="static", forced_bos_token_id=None, forced_eos_token_id=None,
                     disable_compile=not compiled)
+    parts = []
+    for at in range(0, a.requests, batch):
+        part = sources[at:at + batch]
+        pad = torch.nn.utils.rnn.pad_sequence
+        parts.append((pad(part, batch_first=True, padding_value=model.config.pad_token_id).cuda(),
+                      pad([torch.ones_like(ids) for ids in part], batch_first=True).cuda()))
 
     def run():
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        for at in range(0, a.requests, batch):
-            part = ids[at:at + batch]
-            out = model.generate(part, attention_mask=torch.ones_like(part), **settings)
+        for ids, mask in parts:
+            out = model.generate(ids, attention_mask=mask, **settings)
             assert out.shape[1] == a.gen + 1, out.shape
         torch.cuda.synchronize()
         return time.perf_counter() - begin
 
     run()
     seconds = statistics.median(run() for _ in range(a.rounds))
+    torch.cuda.empty_cache()
     return {"transformers": a.requests / seconds, "batch": batch, "compiled": compiled, "latency_s": seconds}
+
+
+def compare(name, a, ours, ways):
+    """Prints ours, and the ratio to the fastest of each of the peer's ways."""
+    best = 0.0
+    for row in ours:
+        best = max(best, row["quire"])
+        print(json.dumps({"sources": name} | row), flush=True)
+    for way, rows in ways.items():
+        theirs = 0.0
+        for row in rows:
+            theirs = max(theirs, row["transformers"])
+            print(json.dumps({"sources": name, "way": way} | row), flush=True)
+        print(json.dumps({"sources": name, "way": way, "ratio": best / theirs}), flush=True)
 
 
 def main():
@@ -81,23 +112,26 @@ def main():
     parser.add_argument("--folder", default="/dev/shm/quire_bart")
     parser.add_argument("--step-tokens", default="8192,98304")
     parser.add_argument("--batches", default="945,315")
+    parser.add_argument("--sorted-batches", default="64,135,315", help="of sources in order of length")
     parser.add_argument("--compiled", action="store_true", help="also with torch.compile, which takes a minute")
     for name, value in {"requests": 945, "source": 209, "gen": 19, "rounds": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     a = parser.parse_args()
     model = make_model(a.folder)
+    plan = os.path.join(a.folder, "bart.qplan")
+    subprocess.run([a.quire, "compile", a.folder, "-o", plan, "--force", "--target=cuda"], check=True)
     print(json.dumps({"torch": torch.__version__, "transformers": transformers.__version__}), flush=True)
-    ours, theirs = [], []
-    for row in quire(a.quire, a.folder, a):
-        ours.append(row["quire"])
-        print(json.dumps(row), flush=True)
-    for compiled in (False, True)[:1 + a.compiled]:
-        for batch in map(int, a.batches.split(",")):
-            row = peer(model, a, batch, compiled)
-            theirs.append(row["transformers"])
-            print(json.dumps(row), flush=True)
-    if ours and theirs:
-        print(json.dumps({"ratio": max(ours) / max(theirs)}), flush=True)
+
+    equal, several = [a.source] * a.requests, spread(a.requests, a.source)
+    batches, sorted_batches = ([int(size) for size in sizes.split(",")] for sizes in (a.batches, a.sorted_batches))
+    ways = {"static cache": (peer(model, a, equal, size, False) for size in batches)}
+    if a.compiled:
+        ways["compiled step"] = (peer(model, a, equal, size, True) for size in batches)
+    compare("of one length", a, quire(a.quire, plan, equal, a), ways)
+    print(json.dumps({"mean": statistics.mean(several), "median": statistics.median(several), "longest": max(several)}))
+    compare("of several lengths", a, quire(a.quire, plan, several, a), {
+        "one padded batch": (peer(model, a, several, a.requests, False) for _ in range(1)),
+        "sorted": (peer(model, a, sorted(several), size, False) for size in sorted_batches)})
 
 
 if __name__ == "__main__":
