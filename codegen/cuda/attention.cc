@@ -17,8 +17,9 @@ constexpr int kFewThreads = 128, kWarpThreads = 32;
 constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWideRows = 64, kOnesBytes = 1024;
 constexpr int64_t kTileNoteBytes = 64, kSharedWeightsBytes = kWideRows * 128 + 1024;
 constexpr int kChunkTokens = 256, kStepTokens = 64, kTileTokens = 16;
-constexpr int kFewRowsMost = 32;
-constexpr int64_t kTileBytes = 48, kHeaderBytes = 32, kStartBytes = 96, kOpenPairBytes = 40;
+constexpr int kFewRowsMost = 32, kShortTokens = kStepTokens;
+constexpr int64_t kTileBytes = 48, kHeaderBytes = 48, kStartBytes = 112, kOpenPairBytes = 40;
+constexpr int kCountsBytes = 20;
 constexpr int64_t kNoteBytes = 6 * 16, kPlaceTables = 3;
 constexpr int kMostStages = 6;       // of many rows
 constexpr int kMostTileStages = 12;  // of few
@@ -40,6 +41,7 @@ int64_t SharedRowBytes(int64_t elements) {
 
 enum class Body {
   kFew,         // for tiles of few rows
+  kShort,       // likewise, over a context of one step
   kMany,        // of many
   kWarpgroups,  // of many, by products of warpgroups
   kWide,        // likewise, of wide heads
@@ -125,6 +127,12 @@ Config FewConfig(const AttentionSpec& spec, const CudaLimits& limits) {
                                                     : Config{Body::kFew, 2 * kFewThreads, 0, 1, 0});
   if (two.stages >= kGoodTileStages) return two;
   return Fitted(spec, limits, {Body::kFew, kFewThreads, 0, 1, 0});
+}
+// A tile's keys and values in registers.
+Config ShortConfig(const AttentionSpec& spec) {
+  const int64_t most = std::max(spec.d, spec.dv);
+  const int resident = most > 96 ? 2 : most > 64 || spec.tree_words > 0 ? 3 : 4;
+  return {Body::kShort, kFewThreads, 0, resident, 0};
 }
 // Whether tensor copies bring whole runs of tokens, and warpgroups' registers hold 64 rows' sums.
 bool HasWarpgroups(const AttentionSpec& spec, const CudaLimits& limits) {
@@ -212,7 +220,10 @@ bool HasQueryBoxes(const AttentionSpec& spec, const Config& config) {
 
 CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   CudaEntry entry;
-  entry.entry = config.body == Body::kFew ? "attention_few" : "attention_many";
+  const bool is_short = config.body == Body::kShort;
+  entry.entry = config.body == Body::kFew ? "attention_few"
+                : is_short                ? "attention_short"
+                                          : "attention_many";
   entry.block_threads = config.threads;
   entry.shared_bytes = config.shared_bytes;
   const auto parameter = [](bool present, const char* text) { return present ? text : ""; };
@@ -225,6 +236,7 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
       wide                        ? "attention_wide.cuh"
       : warpgroups                ? "attention_warpgroup.cuh"
       : config.body == Body::kFew ? "attention_few.cuh"
+      : is_short                  ? "attention_short.cuh"
                                   : "attention_body.cuh",
       "\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n",
@@ -233,9 +245,11 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
       "const Element* q, const Element* layer, ", parameter(bias, "const float* bias, "),
       parameter(spec.sinks, "const float* sinks, "), parameter(tree, "const uint32_t* tree, "),
       "Element* y,\n    const int* pages, uint8_t* plan) {\n  Attention",
-      wide ? "Wide" : parameter(warpgroups, "Warpgroup"), "::Run({q, layer, ",
-      argument(bias, "bias"), ", ", argument(spec.sinks, "sinks"), ", ", argument(tree, "tree"),
-      ", y, pages, plan}", parameter(warpgroups, ", layer_map"),
+      wide         ? "Wide"
+      : warpgroups ? "Warpgroup"
+                   : parameter(is_short, "Short"),
+      "::Run({q, layer, ", argument(bias, "bias"), ", ", argument(spec.sinks, "sinks"), ", ",
+      argument(tree, "tree"), ", y, pages, plan}", parameter(warpgroups, ", layer_map"),
       boxes ? ", query_map" : parameter(warpgroups, ", layer_map"), ");\n}\n");
   return entry;
 }
@@ -244,7 +258,7 @@ CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int64_t man
   CudaEntry entry;
   entry.entry = "attention_plan";
   entry.block_threads = config.threads;
-  entry.shared_bytes = config.threads * 16;
+  entry.shared_bytes = config.threads * kCountsBytes;
   entry.source = absl::StrCat(
       Constants(spec, config, many_rows),
       "#include \"attention_plan.cuh\"\n"
@@ -261,22 +275,24 @@ class CudaAttention : public CudaKernel {
       : spec_(spec),
         multiprocessors_(limits.multiprocessors),
         few_(FewConfig(spec, limits)),
+        short_(ShortConfig(spec)),
         many_(ManyConfig(spec, limits)) {
-    entries_ = {AttentionEntry(spec, few_, many_rows()), AttentionEntry(spec, many_, many_rows()),
-                PlanEntry(spec, few_, many_rows())};
+    entries_ = {AttentionEntry(spec, few_, many_rows()), AttentionEntry(spec, short_, many_rows()),
+                AttentionEntry(spec, many_, many_rows()), PlanEntry(spec, few_, many_rows())};
   }
 
   bool fits() const { return few_.stages >= 2 && many_.stages > 0; }
 
-  // Sequences of few rows, then those of many where the step may have any.
+  // Sequences of few rows, long and short ones, then those of many where the step may have any.
   CudaLaunches Launches(int64_t rows) const override {
     const int64_t few_most = kFewRowsMost / group();
     CudaLaunches step;
-    step.launches.push_back(Launch(0, few_, rows));
-    step.launches.back().most_rows = few_most;
+    step.launches = {Launch(kFewEntry, few_, rows), Launch(kShortEntry, short_, rows)};
+    step.launches[0].work = {.most_rows = few_most, .least_tokens = kShortTokens + 1};
+    step.launches[1].work = {.most_rows = few_most, .most_tokens = kShortTokens};
     if (rows <= few_most) return step;
-    step.launches.push_back(Launch(1, many_, rows));
-    step.launches.back().least_rows = few_most + 1;
+    step.launches.push_back(Launch(kManyEntry, many_, rows));
+    step.launches.back().work.least_rows = few_most + 1;
     return step;
   }
 
@@ -294,7 +310,7 @@ class CudaAttention : public CudaKernel {
                              RoundUp((few_tiles * spec_.hkv + 1) * 4, 16) +
                              tiles_each * chunks * spec_.hkv * partial_bytes;
     CudaLaunch launch;
-    launch.entry = 2;
+    launch.entry = kPlanEntry;
     launch.arguments = {{Kind::kHeader, 0},         {Kind::kSequences, 0},
                         {Kind::kPlan, 0},           {Kind::kInt32, few_tiles},
                         {Kind::kInt32, many_tiles}, {Kind::kInt32, blocks}};
@@ -303,6 +319,8 @@ class CudaAttention : public CudaKernel {
   }
 
  private:
+  static constexpr size_t kFewEntry = 0, kShortEntry = 1, kManyEntry = 2, kPlanEntry = 3;
+
   int64_t group() const { return spec_.hq / spec_.hkv; }
   int64_t many_rows() const { return ManyRows(spec_, many_); }
 
@@ -339,7 +357,7 @@ class CudaAttention : public CudaKernel {
 
   const AttentionSpec spec_;
   const int multiprocessors_;
-  const Config few_, many_;
+  const Config few_, short_, many_;
 };
 
 }  // namespace

@@ -78,17 +78,26 @@ struct CudaTensorMap {
   int box_block_rows = 0;
 };
 
+// Which sequences of a step a launch has work for: by their rows, and by the tokens that these are
+// over in the cache that the kernel reads.
+struct CudaWork {
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+  int64_t least_rows = 0, most_rows = kNoLimit;
+  int64_t least_tokens = 0, most_tokens = kNoLimit;
+
+  bool HasWork(int64_t rows, int64_t tokens) const {
+    return least_rows <= rows && rows <= most_rows && least_tokens <= tokens &&
+           tokens <= most_tokens;
+  }
+  friend bool operator==(const CudaWork& a, const CudaWork& b) = default;
+};
+
 struct CudaLaunch {
   size_t entry = 0;  // index into CudaKernel::entries()
   int grid = 1;
   std::vector<CudaArgument> arguments;
   std::vector<CudaTensorMap> tensor_maps;
-  // It has work only where a sequence has so many rows of the step, and is left out elsewhere.
-  int64_t least_rows = 0, most_rows = std::numeric_limits<int64_t>::max();
-
-  bool HasWork(int64_t sequence_rows) const {
-    return least_rows <= sequence_rows && sequence_rows <= most_rows;
-  }
+  CudaWork work;  // left out where no sequence has any
 };
 
 struct CudaLaunches {

@@ -106,10 +106,12 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
       context_.Check(context_.driver().EventSynchronize(sent_), "copying a step"));
   const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, caches_, staged_block_.data());
   uint64_t work = 0;
-  for (size_t i = 0; i < bucket->ranges.size(); ++i) {
-    const auto [least, most] = bucket->ranges[i];
+  for (size_t i = 0; i < bucket->works.size(); ++i) {
+    const auto& [of, is_own] = bucket->works[i];
     for (const SequenceRows& sequence : step.sequences) {
-      if (least <= sequence.rows && sequence.rows <= most) work |= uint64_t{1} << i;
+      const bool of_encoder = !is_own && caches_ == StepCaches::kOwnAndEncoder;
+      const int32_t tokens = of_encoder ? sequence.encoder_tokens : sequence.context_tokens;
+      if (of.HasWork(sequence.rows, tokens)) work |= uint64_t{1} << i;
     }
   }
   return Prepared{{T, R}, bucket, work, bytes};
@@ -142,9 +144,8 @@ absl::StatusOr<CudaProgram::Key> CudaProgram::Start(const Step& step, PagePool& 
 }
 
 bool CudaProgram::HasWork(const Prepared& prepared, const Call& call) {
-  const std::vector<RowRange>& ranges = prepared.bucket->ranges;
-  const auto range = std::find(ranges.begin(), ranges.end(), call.sequence_rows) - ranges.begin();
-  return prepared.work >> range & 1;
+  const std::vector<Work>& works = prepared.bucket->works;
+  return prepared.work >> (std::find(works.begin(), works.end(), call.work) - works.begin()) & 1;
 }
 
 absl::Status CudaProgram::Enqueue(const Prepared& prepared) {

@@ -95,11 +95,16 @@ class CudaProgram : public Program {
     bool is_used = false;
   };
   static constexpr size_t kNoLaunch = ~size_t{0};
-  using RowRange = std::pair<int64_t, int64_t>;  // the least, the most
+  // Which sequences a call has work for, of their own cache's tokens or of the other's.
+  struct Work {
+    CudaWork of;
+    bool is_own = true;
+    friend bool operator==(const Work& a, const Work& b) = default;
+  };
   // A launch as the driver takes it.
   struct Call {
     size_t launch = kNoLaunch;  // index into launches_, but for what prepares kernels
-    RowRange sequence_rows;     // of some sequence: otherwise it is left out
+    Work work;                  // of some sequence: otherwise it is left out
     CuFunction function = nullptr;
     unsigned grid = 1, threads = 1, shared_bytes = 0;
     std::vector<uint64_t> words;
@@ -109,8 +114,8 @@ class CudaProgram : public Program {
   // A bucket, resolved.
   struct Bucket {
     std::vector<Call> calls;
-    std::vector<RowRange> ranges;            // those of the calls, each once
-    std::map<uint64_t, CuGraphExec> graphs;  // by the ranges that steps have
+    std::vector<Work> works;                 // those of the calls, each once
+    std::map<uint64_t, CuGraphExec> graphs;  // by the works that steps have
     uint64_t last_step = 0;
   };
   using Key = std::pair<int64_t, int64_t>;  // T, R
@@ -118,7 +123,7 @@ class CudaProgram : public Program {
   struct Prepared {
     Key key;
     Bucket* bucket = nullptr;
-    uint64_t work = 0;  // bit i: some sequence has so many rows as bucket->ranges[i] says
+    uint64_t work = 0;  // bit i: some sequence has work as bucket->works[i] says
     int64_t block_bytes = 0;
   };
   class StepMemory;  // of a step that is watched (cuda_program_watch.cc)

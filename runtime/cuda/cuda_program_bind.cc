@@ -198,12 +198,12 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
     }
   }
   for (const Call& call : bucket->calls) {
-    std::vector<RowRange>& ranges = bucket->ranges;
-    if (std::find(ranges.begin(), ranges.end(), call.sequence_rows) == ranges.end()) {
-      ranges.push_back(call.sequence_rows);
+    std::vector<Work>& works = bucket->works;
+    if (std::find(works.begin(), works.end(), call.work) == works.end()) {
+      works.push_back(call.work);
     }
   }
-  if (bucket->ranges.size() > 64) return absl::InternalError("cuda: too many kinds of launches");
+  if (bucket->works.size() > 64) return absl::InternalError("cuda: too many kinds of launches");
   return absl::OkStatus();
 }
 
@@ -216,7 +216,7 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
   call.grid = static_cast<unsigned>(launch.grid);
   call.threads = static_cast<unsigned>(entry.block_threads);
   call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
-  call.sequence_rows = {launch.least_rows, launch.most_rows};
+  call.work = {launch.work, use.cache == own_};
   call.words.reserve(launch.arguments.size());
   call.maps.reserve(launch.tensor_maps.size());
   for (const CudaArgument& argument : launch.arguments) {

@@ -65,6 +65,7 @@ QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 5, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace plain_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace plain_many {
@@ -79,6 +80,7 @@ QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 5, 2, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace paged_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace paged_many {
@@ -93,6 +95,7 @@ QUIRE_ATTENTION(F16, 8, 1, 16, 64, 1, 3, true)
 QUIRE_ALIBI_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace windowed_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace windowed_many {
@@ -107,6 +110,7 @@ QUIRE_ATTENTION(Bf16, 2, 2, 8, 136, 32, 9, true)
 QUIRE_BIAS_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace full_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace full_many {
@@ -121,6 +125,7 @@ QUIRE_ATTENTION(Bf16, 4, 2, 16, 16, 16, 6, true)
 QUIRE_TREE_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace tree_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace tree_many {
@@ -135,6 +140,7 @@ QUIRE_ATTENTION(Bf16, 20, 1, 24, 40, 16, 11, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace grouped_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace grouped_many {
@@ -150,6 +156,7 @@ QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 5, 2, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace group_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace group_many {
@@ -165,6 +172,7 @@ QUIRE_ATTENTION(Bf16, 6, 2, 64, 64, 16, 2, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace warpgroup_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_many {
@@ -178,6 +186,7 @@ QUIRE_ATTENTION(Bf16, 2, 1, 128, 128, 8, 2, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace warpgroup_wide_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_wide_many {
@@ -191,6 +200,7 @@ QUIRE_ATTENTION(Bf16, 3, 1, 192, 192, 16, 4, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace wide_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace wide_many {
@@ -204,6 +214,7 @@ QUIRE_ATTENTION(F16, 8, 1, 256, 256, 8, 4, true)
 QUIRE_WINDOW_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace wide_windowed_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace wide_windowed_many {
@@ -217,6 +228,7 @@ QUIRE_ATTENTION(F16, 3, 1, 88, 88, 16, 2, true)
 QUIRE_PLAIN_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace warpgroup_padded_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_padded_many {
@@ -230,6 +242,7 @@ QUIRE_ATTENTION(F16, 8, 1, 64, 64, 24, 2, true)
 QUIRE_WINDOW_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace warpgroup_windowed_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_windowed_many {
@@ -243,6 +256,7 @@ QUIRE_ATTENTION(Bf16, 2, 2, 64, 64, 128, 2, true)
 QUIRE_NO_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace warpgroup_full_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_full_many {
@@ -256,6 +270,7 @@ QUIRE_ATTENTION(Bf16, 4, 2, 64, 64, 32, 2, true)
 QUIRE_TREE_MASKS
 #include <attention_few.cuh>
 #include <attention_plan.cuh>
+#include <attention_short.cuh>
 }  // namespace warpgroup_tree_few
 #include "tests/codegen/cuda_attention_again.h"
 namespace warpgroup_tree_many {

@@ -13,6 +13,7 @@
 namespace quire {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -43,7 +44,7 @@ TEST(CudaAttentionTest, SourceOfASpec) {
   AttentionSpec spec = Spec(32, 8, 128);
   spec.sinks = true;
   const auto kernel = Make(spec, kHopper.limits);
-  ASSERT_EQ(kernel->entries().size(), 3u);
+  ASSERT_EQ(kernel->entries().size(), 4u);
   EXPECT_EQ(kernel->entries()[0].entry, "attention_few");
   EXPECT_EQ(
       kernel->entries()[0].source,
@@ -68,9 +69,16 @@ TEST(CudaAttentionTest, SourceOfASpec) {
       "    const int* pages, uint8_t* plan) {\n"
       "  Attention::Run({q, layer, nullptr, sinks, nullptr, y, pages, plan});\n"
       "}\n");
-  EXPECT_EQ(kernel->entries()[1].entry, "attention_many");
-  EXPECT_EQ(kernel->entries()[1].block_threads, 384);
+  EXPECT_EQ(kernel->entries()[1].entry, "attention_short");
+  EXPECT_EQ(kernel->entries()[1].shared_bytes, 0);
+  EXPECT_THAT(kernel->entries()[1].source, HasSubstr("kResident = 2, kSharedBytes = 0;\n"
+                                                     "#include \"attention_short.cuh\"\n"));
   EXPECT_THAT(kernel->entries()[1].source,
+              HasSubstr("  AttentionShort::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
+                        "plan});\n"));
+  EXPECT_EQ(kernel->entries()[2].entry, "attention_many");
+  EXPECT_EQ(kernel->entries()[2].block_threads, 384);
+  EXPECT_THAT(kernel->entries()[2].source,
               HasSubstr("#include \"attention_warpgroup.cuh\"\n"
                         "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
                         "attention_many(const __grid_constant__ TensorMap layer_map, "
@@ -79,7 +87,7 @@ TEST(CudaAttentionTest, SourceOfASpec) {
                         "    const int* pages, uint8_t* plan) {\n"
                         "  AttentionWarpgroup::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
                         "plan}, layer_map, query_map);\n"));
-  EXPECT_EQ(kernel->entries()[2].entry, "attention_plan");
+  EXPECT_EQ(kernel->entries()[3].entry, "attention_plan");
 }
 
 // The device unrolls the table when it loads it: the kernel's table is by distance.
@@ -109,18 +117,25 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   spec.bias_distances = 0;
   const auto kernel = Make(spec, kHopper.limits);
   const CudaLaunches step = kernel->Launches(8);
-  ASSERT_EQ(step.launches.size(), 1u);  // 8 rows of 4 heads are few
-  EXPECT_EQ(kernel->Launches(9).launches.size(), 2u);
-  EXPECT_EQ(kernel->Launches(9).launches[1].grid, 132);
-  EXPECT_TRUE(kernel->Launches(9).launches[0].HasWork(8));
-  EXPECT_FALSE(kernel->Launches(9).launches[0].HasWork(9));
-  EXPECT_FALSE(kernel->Launches(9).launches[1].HasWork(8));
-  EXPECT_TRUE(kernel->Launches(9).launches[1].HasWork(9));
+  ASSERT_EQ(step.launches.size(), 2u);  // 8 rows of 4 heads are few
+  const std::vector<CudaLaunch> launches = kernel->Launches(9).launches;
+  ASSERT_EQ(launches.size(), 3u);
+  EXPECT_EQ(launches[2].grid, 132);
+  // Of sequences of so many rows and tokens.
+  const auto have_work = [&](int64_t rows, int64_t tokens) {
+    std::vector<bool> have;
+    for (const CudaLaunch& launch : launches) have.push_back(launch.work.HasWork(rows, tokens));
+    return have;
+  };
+  EXPECT_THAT(have_work(8, 65), ElementsAre(true, false, false));
+  EXPECT_THAT(have_work(8, 64), ElementsAre(false, true, false));
+  EXPECT_THAT(have_work(8, 0), ElementsAre(false, true, false));
+  EXPECT_THAT(have_work(9, 9), ElementsAre(false, false, true));
   EXPECT_EQ(step.launches[0].grid, 264);
   EXPECT_EQ(step.workspace_bytes, 0);
   using Kind = CudaArgument::Kind;
   // Keys and values of all pages, 16 tokens at a time.
-  const CudaLaunch many = kernel->Launches(9).launches[1];
+  const CudaLaunch& many = launches[2];
   ASSERT_EQ(many.tensor_maps.size(), 2u);
   EXPECT_EQ(many.arguments[0].kind, Kind::kTensorMap);
   EXPECT_EQ(many.tensor_maps[0].base.value, 1);
@@ -144,7 +159,7 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   ASSERT_EQ(preparation.launches.size(), 1u);
   EXPECT_EQ(preparation.launches[0].grid, 1);
   // 264 blocks, 32 + 20 tiles, 32 x 8 pairs and a ticket, 2 x 272 x 8 chunks of 16 rows.
-  EXPECT_EQ(preparation.plan_bytes, 32 + 264 * 96 + (32 + 20) * 48 + 1040 + 4352 * 16 * 132 * 4);
+  EXPECT_EQ(preparation.plan_bytes, 48 + 264 * 112 + (32 + 20) * 48 + 1040 + 4352 * 16 * 132 * 4);
 }
 
 // More heads a group than a warp has rows: one block of eight warps, of four where rings would be
@@ -152,7 +167,7 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
 TEST(CudaAttentionTest, WarpsOfManyHeadsAGroup) {
   const auto threads = [](const AttentionSpec& spec, const Device& device) {
     const auto kernel = Make(spec, device.limits);
-    EXPECT_EQ(kernel->entries()[2].block_threads, kernel->entries()[0].block_threads);
+    EXPECT_EQ(kernel->entries()[3].block_threads, kernel->entries()[0].block_threads);
     return kernel->entries()[0].block_threads;
   };
   EXPECT_EQ(threads(Spec(16, 1, 128), kHopper), 128);
@@ -165,7 +180,7 @@ TEST(CudaAttentionTest, WarpsOfManyHeadsAGroup) {
 // Elsewhere the body of warps serves.
 TEST(CudaAttentionTest, WarpgroupsWhereTheyFit) {
   const auto threads = [](const AttentionSpec& spec, const Device& device) {
-    return Make(spec, device.limits)->entries()[1].block_threads;
+    return Make(spec, device.limits)->entries()[2].block_threads;
   };
   EXPECT_EQ(threads(Spec(8, 2, 64, DType::kF16, 8), kHopper), 384);
   EXPECT_EQ(threads(Spec(8, 2, 128, DType::kBF16, 24), kHopper), 384);
@@ -181,8 +196,8 @@ TEST(CudaAttentionTest, WarpgroupsWhereTheyFit) {
   spec.dv = 64;
   EXPECT_EQ(threads(spec, kHopper), 256);
   // Whole tokens of q come by tensor copies, others do not.
-  EXPECT_EQ(Make(Spec(8, 2, 128), kHopper.limits)->Launches(99).launches[1].tensor_maps.size(), 2u);
-  EXPECT_EQ(Make(Spec(6, 2, 128), kHopper.limits)->Launches(99).launches[1].tensor_maps.size(), 1u);
+  EXPECT_EQ(Make(Spec(8, 2, 128), kHopper.limits)->Launches(99).launches[2].tensor_maps.size(), 2u);
+  EXPECT_EQ(Make(Spec(6, 2, 128), kHopper.limits)->Launches(99).launches[2].tensor_maps.size(), 1u);
 }
 
 TEST(CudaAttentionTest, EveryHeadSizeFitsEveryDevice) {

@@ -16,7 +16,8 @@ std::vector<KernelLaunch> WithWork(size_t kernel, std::vector<CudaLaunch> launch
                                    const record::StepT& step) {
   std::vector<KernelLaunch> with_work;
   for (CudaLaunch& launch : launches) {
-    if (!launch.HasWork(static_cast<int64_t>(step.ids.size()))) continue;
+    const auto rows = static_cast<int64_t>(step.ids.size());
+    if (!launch.work.HasWork(rows, step.context_tokens)) continue;
     with_work.push_back({kernel, std::move(launch)});
   }
   return with_work;

@@ -258,6 +258,12 @@ class FakeKernels {
     *Pointer<PlanMemory>(2) = {Pointer<const StepHeader>(0), Pointer<const StepSequence>(1)};
   }
 
+  // The entry that has a sequence's rows.
+  static const char* EntryOf(const AttentionSpec& spec, const StepSequence& sequence) {
+    if (sequence.rows * spec.hq / spec.hkv > 32) return "attention_many";
+    return sequence.context > 64 ? "attention_few" : "attention_short";
+  }
+
   // Arguments: q, layer, biases where there are some, y, pages, plan.
   void Attention(const AttentionSpec& spec) {
     const size_t y_at = spec.buckets > 0 ? 3 : 2;
@@ -265,6 +271,7 @@ class FakeKernels {
     const PlanMemory& plan = *Pointer<const PlanMemory>(y_at + 2);
     for (int32_t s = 0; s < plan.header->sequences; ++s) {
       const StepSequence& sequence = plan.sequences[s];
+      if (launch_.function->entry != EntryOf(spec, sequence)) continue;
       const int64_t q_bytes = spec.hq * spec.d * InfoOf(spec.x).block_bytes;
       const int64_t y_bytes = spec.hq * spec.dv * InfoOf(spec.x).block_bytes;
       uint8_t* y = Pointer(y_at) + sequence.first_row * y_bytes;

@@ -134,7 +134,9 @@ void AttentionStep::Prepare() const {
 
 void AttentionStep::Attend(CuDevicePtr layer, CuDevicePtr pages, bool dependent) const {
   for (const CudaLaunch& launch : launches_.launches) {
-    const auto has_work = [&](const Part& part) { return launch.HasWork(part.rows); };
+    const auto has_work = [&](const Part& part) {
+      return launch.work.HasWork(part.rows, part.context);
+    };
     if (!std::any_of(parts_.begin(), parts_.end(), has_work)) continue;
     Launch(launch, layer, pages == 0 ? pages_ : pages, dependent);
   }

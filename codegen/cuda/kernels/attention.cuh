@@ -50,6 +50,7 @@ constexpr int kWarpRows = kWide ? 8 : 16;           // that a warp of the entry 
 constexpr int kShare = kGroup > kWarpRows ? 2 : 1;  // warps that share tiles, and divide rows
 constexpr int kFewRows = kWarpRows * kShare;        // of a tile whose chunks may be dealt to many
 constexpr int kFewRowsMost = 32;                    // of a sequence in such tiles
+constexpr int kShortTokens = kStepTokens;           // of one whose tiles have an entry of their own
 // Of wide heads two warps share rows, and have half of the columns of values each.
 constexpr int kColumnSplit = kWide ? 2 : 1;
 
@@ -125,17 +126,19 @@ struct alignas(16) Tile {
 };
 
 // The plan's memory: this, then by byte offset BlockStart [blocks], Tile [few_tiles], Tile
-// [many_tiles], uint32 [few_tiles][kHkv] arrivals, a uint32 of tickets, Partial [units].
+// [short_tiles], Tile [many_tiles], uint32 [few_tiles][kHkv] arrivals, a uint32 of tickets, Partial
+// [units].
 //
 // A unit is a chunk of a tile of few rows for one KV head, in order of tile, head, chunk. A block
 // has units that follow each other.
 struct alignas(16) PlanHeader {
-  int few_tiles, many_tiles;
+  int few_tiles, short_tiles, many_tiles;
   int few_at, many_at;  // bytes
   int units;
   int arrivals_at;  // bytes
   int64_t partials_at;
 
+  DEVICE int short_at() const { return few_at + few_tiles * static_cast<int>(sizeof(Tile)); }
   // How many pairs of a tile of many rows and a KV head have been drawn; 0 between launches.
   DEVICE uint32_t* Drawn(uint8_t* plan) const {
     return reinterpret_cast<uint32_t*>(plan + partials_at) - 1;
@@ -150,7 +153,7 @@ struct alignas(16) BlockStart {
   int together;  // there is a unit at most for each block, whose warps share it
   PlanHeader header;
 };
-static_assert(sizeof(Tile) == 48 && sizeof(PlanHeader) == 32 && sizeof(BlockStart) == 96);
+static_assert(sizeof(Tile) == 48 && sizeof(PlanHeader) == 48 && sizeof(BlockStart) == 112);
 
 // A chunk's sums, or those of a pair's first chunks folded.
 struct Partial {

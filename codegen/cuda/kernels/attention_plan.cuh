@@ -1,7 +1,8 @@
 // The attention kernels' work list, once a step, on the device: one block.
 //
-// A sequence of up to kFewRowsMost rows (tokens * kGroup) becomes tiles of kFewRows, any other
-// tiles of kManyRows, the last first, as they see most. Nothing here decides a bit of a result.
+// A sequence of up to kFewRowsMost rows (tokens * kGroup) becomes tiles of kFewRows, short ones
+// where its context is up to kShortTokens; any other tiles of kManyRows, the last first, as they
+// see most. Nothing here decides a bit of a result.
 //
 // Grids behind this one start when it has ended and fenced: what it wrote may be read before
 // WaitForPriorGrid.
@@ -16,19 +17,23 @@ struct PlanLimits {
 };
 
 struct AttentionPlan {
-  // Tiles of few and of many rows, and of the former chunks, and steps (at least one a tile).
+  // Tiles of few rows, short ones and those of many rows; of the first also chunks, and steps (at
+  // least one a tile).
+  static constexpr int kFewTiles = 0, kShortTiles = 1, kManyTiles = 2, kUnits = 3, kSteps = 4,
+                       kCounts = 5;
   struct Counts {
-    int of[4];
+    int of[kCounts];
   };
-  static constexpr int kFewTiles = 0, kManyTiles = 1, kUnits = 2, kSteps = 3, kCounts = 4;
 
   // Every thread has `each` sequences that follow each other; what stands before them.
   Counts* before;
   const StepSequence* sequences;
   int count, each;
 
-  static DEVICE bool HasFew(const StepSequence& sequence) {
-    return sequence.rows * kGroup <= kFewRowsMost;
+  // Which tiles a sequence has.
+  static DEVICE int KindOf(const StepSequence& sequence) {
+    if (sequence.rows * kGroup > kFewRowsMost) return kManyTiles;
+    return sequence.context <= kShortTokens ? kShortTiles : kFewTiles;
   }
 
   // Tile `index` of a sequence in tiles of `tile_rows`.
@@ -60,10 +65,11 @@ struct AttentionPlan {
   }
 
   static DEVICE Counts Count(const StepSequence& sequence) {
-    const bool few = HasFew(sequence);
-    const int tiles = DivideUp(sequence.rows * kGroup, few ? kFewRows : kManyRows);
-    Counts counts = {{few ? tiles : 0, few ? 0 : tiles, 0, 0}};
-    for (int i = 0; few && i < tiles; ++i) {
+    const int kind = KindOf(sequence);
+    const int tiles = DivideUp(sequence.rows * kGroup, kind == kManyTiles ? kManyRows : kFewRows);
+    Counts counts = {{kind == kFewTiles ? tiles : 0, kind == kShortTiles ? tiles : 0,
+                      kind == kManyTiles ? tiles : 0, 0, 0}};
+    for (int i = 0; kind == kFewTiles && i < tiles; ++i) {
       const Tile tile = MakeTile(sequence, kFewRows, i);
       counts.of[kUnits] += tile.chunks();
       counts.of[kSteps] += TileSteps(tile);
@@ -129,13 +135,13 @@ struct AttentionPlan {
 
   template <int kWhat>
   DEVICE void WriteTiles(Tile* tiles, int tile_count) const {
-    constexpr int kRows = kWhat == kFewTiles ? kFewRows : kManyRows;
+    constexpr int kRows = kWhat == kManyTiles ? kManyRows : kFewRows;
     for (int i = threadIdx.x; i < tile_count; i += kThreads) {
       Counts counts;
       int at = i;
       const StepSequence sequence = Find<kWhat>(at, counts);
       const int last = DivideUp(sequence.rows * kGroup, kRows) - 1;
-      Tile tile = MakeTile(sequence, kRows, kWhat == kFewTiles ? at : last - at);
+      Tile tile = MakeTile(sequence, kRows, kWhat == kManyTiles ? last - at : at);
       tile.unit = counts.of[kUnits];
       for (int j = 0; kWhat == kFewTiles && j < at; ++j) {
         tile.unit += MakeTile(sequence, kFewRows, j).chunks();
@@ -213,6 +219,7 @@ struct AttentionPlan {
     constexpr int kTileBytes = sizeof(Tile);
     PlanHeader plan = {};
     plan.few_tiles = total.of[kFewTiles];
+    plan.short_tiles = total.of[kShortTiles];
     plan.many_tiles = total.of[kManyTiles];
     plan.units = total.of[kUnits] * kHkv;
     plan.few_at =
@@ -222,6 +229,8 @@ struct AttentionPlan {
     plan.partials_at = plan.arrivals_at + DivideUp(limits.few_tiles * kHkv + 1, 4) * 16;
     if (thread == 0) *reinterpret_cast<PlanHeader*>(memory) = plan;
     self.WriteTiles<kFewTiles>(reinterpret_cast<Tile*>(memory + plan.few_at), plan.few_tiles);
+    self.WriteTiles<kShortTiles>(reinterpret_cast<Tile*>(memory + plan.short_at()),
+                                 plan.short_tiles);
     self.WriteTiles<kManyTiles>(reinterpret_cast<Tile*>(memory + plan.many_at), plan.many_tiles);
 
     self.Deal(reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader)), limits.blocks, plan,
