@@ -181,13 +181,28 @@ struct LinearWarpgroup {
       Output* to = operands.y + Element(run, i);
       if (count > 0) *reinterpret_cast<Chunk*>(to) = Staged(i);
     }
-    // To the sums of a tile of 8 columns, those of this lane from `from` on: their biases.
-    DEVICE void AddBias(float* sums, const float* bias, int from) const {
+    // This lane's biases of a run whose first column is `column`: two of each tile of 8 columns.
+    struct alignas(8) Biases {
+      float of[2];
+    };
+    static constexpr int kRunTiles = kRunColumns / 8;
+    using RunBiases = Biases[kRunTiles * kHalves];
+    DEVICE void LoadBiases(RunBiases& biases, int column) const {
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float term = from + e < columns ? bias[from + e] : 0;
-        sums[e] = Add(sums[e], term);
-        sums[2 + e] = Add(sums[2 + e], term);
+      for (int i = 0; i < kRunTiles * kHalves; ++i) {
+        const int from = column + i / kHalves * 8 + lane % 4 * 2;
+        const float* bias = operands.bias + i % kHalves * columns + from;
+        if constexpr (kStoresEights) {
+          biases[i] = from < columns ? *reinterpret_cast<const Biases*>(bias) : Biases{};
+        } else {
+          for (int e = 0; e < 2; ++e) biases[i].of[e] = from + e < columns ? bias[e] : 0;
+        }
+      }
+    }
+    DEVICE void AddBiases(float* sums, const RunBiases& biases) const {
+#pragma unroll
+      for (int i = 0; i < kRunTiles * kHalves * 4; ++i) {
+        sums[i] = Add(sums[i], biases[i / 4].of[i % 2]);
       }
     }
     // The residual, which is staged.
@@ -200,20 +215,20 @@ struct LinearWarpgroup {
       }
     }
     DEVICE void Run(Sums& total, int column) const {
-      constexpr int kTileSums = 4 * kHalves, kRunTiles = kRunColumns / 8;
+      constexpr int kTileSums = 4 * kHalves;
       // As much of the residual is asked for before the first is used as there are registers for.
       constexpr int kAhead = sizeof(Output) == 2 && kRuns > 1 ? (kRuns + 1) / 2 : 1;
       // Zeros, else their registers would be taken from one tile to the next.
       [[maybe_unused]] Chunk residual[kAhead][kLaneChunks] = {};
+      // Those of a run are asked for while the one before it is stored.
+      [[maybe_unused]] RunBiases biases[2];
+      if constexpr (kHasBias) LoadBiases(biases[0], column);
 #pragma unroll
       for (int run = 0; run < kRuns; ++run) {
         float* sums = total + run * kRunTiles * kTileSums;
-#pragma unroll
-        for (int j = 0; j < kRunTiles; ++j) {
-          if constexpr (!kHasBias) break;
-          const int from = column + run * kRunColumns + 8 * j + lane % 4 * 2;
-          AddBias(sums + j * kTileSums, operands.bias, from);
-          if (kGated) AddBias(sums + j * kTileSums + 4, operands.bias + columns, from);
+        if constexpr (kHasBias) {
+          if (run + 1 < kRuns) LoadBiases(biases[(run + 1) % 2], column + (run + 1) * kRunColumns);
+          AddBiases(sums, biases[run % 2]);
         }
         SyncWarp();
         if (!kHasAct && operands.residual != nullptr) {
