@@ -5,9 +5,11 @@
 //   x += tanh(g s) * o(attention(q_norm(q(norm(x))), k_norm(k(states)), v(states)))
 //   x += tanh(h s) * down(silu(gate(norm(x))) * up(norm(x)))
 //
-// so that a sequence without an image passes these layers by. The states are an input: what the
-// vision encoder and its projector give, all tiles of all images one after another. Every row of a
-// sequence sees all of them; rows before an image's token are as if it stood before them.
+// so that a row without an image passes these layers by, as Meta's own code has it. (transformers
+// lets such a row of a sequence that has an image attend to all states, and only shuts the second
+// gate.) The states are an input: what the vision encoder and its projector give, all tiles of all
+// images one after another; a request says which of them a row sees (runtime/encoder_input.h), or
+// every row of the sequence sees all.
 //
 // Defaults for absent keys are those of transformers 5.24.
 #include "absl/strings/str_cat.h"

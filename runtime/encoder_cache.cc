@@ -12,8 +12,22 @@ EncoderCache::EncoderCache(PagePool* pool, int32_t page_tokens)
   for (int32_t page = pool->page_count() - 1; page >= 0; --page) free_.push_back(page);
 }
 
+int32_t EncoderCache::PagesFor(const EncoderInput& input) const {
+  int32_t pages = 0;
+  for (const int32_t tokens : input.Runs()) pages += PagesFor(tokens);
+  return pages;
+}
+
+absl::Span<const int32_t> EncoderCache::pages(EntryId entry, size_t run) const {
+  if (run == 0) return pages(entry);
+  const std::vector<int32_t> runs = input(entry).Runs();
+  size_t begin = 0;
+  for (size_t i = 0; i < run; ++i) begin += static_cast<size_t>(PagesFor(runs[i]));
+  return pages(entry).subspan(begin);
+}
+
 int32_t EncoderCache::PagesToAcquire(const EncoderInput& input) const {
-  return by_input_.contains(input) ? 0 : PagesFor(input.tokens());
+  return by_input_.contains(input) ? 0 : PagesFor(input);
 }
 
 absl::StatusOr<EncoderCache::EntryId> EncoderCache::Acquire(const EncoderInput& input) {
@@ -21,7 +35,7 @@ absl::StatusOr<EncoderCache::EntryId> EncoderCache::Acquire(const EncoderInput& 
     Hold(found->second);
     return found->second;
   }
-  const int32_t pages = PagesFor(input.tokens());
+  const int32_t pages = PagesFor(input);
   if (pages > available_pages()) {
     return absl::ResourceExhaustedError(absl::StrCat("encoder cache: ", pages,
                                                      " pages are needed, ", available_pages(),
@@ -55,8 +69,7 @@ absl::Status EncoderCache::Verify() const {
   std::vector<int32_t> owners(static_cast<size_t>(total_pages()), 0);
   for (const int32_t page : free_) ++owners[static_cast<size_t>(page)];
   for (const auto& [id, entry] : entries_) {
-    const bool is_sized =
-        static_cast<int32_t>(entry.pages.size()) == PagesFor(entry.input.tokens());
+    const bool is_sized = static_cast<int32_t>(entry.pages.size()) == PagesFor(entry.input);
     if (!is_sized || entry.refs < 1) return broken(2, id);
     for (const int32_t page : entry.pages) ++owners[static_cast<size_t>(page)];
   }

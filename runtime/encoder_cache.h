@@ -49,6 +49,8 @@ class EncoderCache {
   // Valid until the entry goes.
   const EncoderInput& input(EntryId entry) const { return entries_.at(entry).input; }
   absl::Span<const int32_t> pages(EntryId entry) const { return entries_.at(entry).pages; }
+  // Those from a run of the input on (runtime/encoder_input.h).
+  absl::Span<const int32_t> pages(EntryId entry, size_t run) const;
 
   PagePool& pool() const { return *pool_; }
   int32_t page_tokens() const { return page_tokens_; }
@@ -57,6 +59,8 @@ class EncoderCache {
   int32_t PagesFor(int64_t tokens) const {
     return static_cast<int32_t>((tokens + page_tokens_ - 1) / page_tokens_);
   }
+  // Each run begins with a page of its own.
+  int32_t PagesFor(const EncoderInput& input) const;
 
   // INTERNAL naming the invariant that does not hold. For tests.
   absl::Status Verify() const;

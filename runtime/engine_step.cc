@@ -35,8 +35,7 @@ Engine::Impl::Impl(const EngineModel& engine_model, const EngineOptions& engine_
                 {.max_sequences = options.max_sequences,
                  .step_tokens = options.step_tokens,
                  .chunk_tokens = options.chunk_tokens,
-                 .reuse_prefixes = options.reuse_prefixes,
-                 .states_width = model.encoder == nullptr ? 0 : model.encoder->states_width()}) {}
+                 .reuse_prefixes = options.reuse_prefixes}) {}
 
 Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
                                     std::shared_ptr<const Request> request) {
@@ -48,6 +47,9 @@ Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
   if (ReadsCounts(request->sampling)) sequence->counts.AddPrompt(request->ids);
   if (model.tokenizer != nullptr) {
     sequence->text.emplace(*model.tokenizer, request->ids, request->stop);
+  }
+  if (model.encoder != nullptr) {
+    sequence->input = request->encoder_input(model.encoder->states_width());
   }
   sequence->request = std::move(request);
   sequences.push_back(std::move(sequence));
@@ -113,15 +115,21 @@ absl::Status Engine::Impl::EncodeSome(absl::Span<const EncoderCache::EntryId> en
   std::vector<absl::Span<const float>> states;
   for (const EncoderCache::EntryId entry : entries) {
     const EncoderInput& input = encoder_cache->input(entry);
-    SequenceRows& part = sequence_rows.emplace_back();
-    part.first_row = static_cast<int32_t>(ids.size());
-    part.rows = part.context_tokens = static_cast<int32_t>(input.tokens());
-    part.pages = encoder_cache->pages(entry);
-    for (int32_t i = 0; i < part.rows; ++i) positions.push_back(i);
+    absl::Span<const float> left = input.states();
     ids.insert(ids.end(), input.ids().begin(), input.ids().end());
-    if (model.encoder->states_width() == 0) continue;
-    ids.resize(positions.size());  // which nothing reads
-    states.push_back(input.states());
+    const std::vector<int32_t> runs = input.Runs();
+    for (size_t run = 0; run < runs.size(); ++run) {
+      SequenceRows& part = sequence_rows.emplace_back();
+      part.first_row = static_cast<int32_t>(positions.size());
+      part.rows = part.context_tokens = runs[run];
+      part.pages = encoder_cache->pages(entry, run);
+      for (int32_t i = 0; i < part.rows; ++i) positions.push_back(i);
+      const auto width = static_cast<size_t>(model.encoder->states_width());
+      if (width == 0) continue;
+      ids.resize(positions.size());  // which nothing reads
+      states.push_back(left.first(static_cast<size_t>(part.rows) * width));
+      left.remove_prefix(states.back().size());
+    }
   }
   counters.encoded_tokens += static_cast<int64_t>(ids.size());
   quire::Step step = {ids, positions, {}, sequence_rows};
@@ -165,8 +173,9 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
     part.context_tokens = sequence->computed + rows;
     part.pages = cache.pages(*sequence->cache);
     if (sequence->encoder.has_value()) {
-      part.encoder_tokens = static_cast<int32_t>(encoder_cache->input(*sequence->encoder).tokens());
-      part.encoder_pages = encoder_cache->pages(*sequence->encoder);
+      const EncoderInput::Sight sight = sequence->input.SightAt(sequence->computed);
+      part.encoder_tokens = sight.tokens;
+      part.encoder_pages = encoder_cache->pages(*sequence->encoder, sight.run);
     }
     for (int32_t i = sequence->computed; i < part.context_tokens; ++i) {
       ids.push_back(sequence->ids[i]);
@@ -191,15 +200,16 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
 
 absl::Status Engine::Impl::Advance(Sequence* sequence, size_t row,
                                    std::vector<TokenEvent>* events) {
-  std::vector<Sequence*> samples = {sequence};
+  std::vector<Sequence*> samples;  // that are forked off it
   const int32_t forks = std::exchange(sequence->forks_due, 0);
   for (int32_t i = 1; i <= forks; ++i) {
     Sequence* fork = NewSequence(sequence->id, i, sequence->request);
     fork->deadline = sequence->deadline;
     fork->computed = sequence->computed;
-    QUIRE_RETURN_IF_ERROR(scheduler.Fork(samples.back(), fork));
+    QUIRE_RETURN_IF_ERROR(scheduler.Fork(samples.empty() ? sequence : samples.back(), fork));
     samples.push_back(fork);
   }
+  QUIRE_RETURN_IF_ERROR(ChooseToken(sequence, row, events));
   for (Sequence* sample : samples) QUIRE_RETURN_IF_ERROR(ChooseToken(sample, row, events));
   return absl::OkStatus();
 }

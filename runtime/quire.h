@@ -34,7 +34,7 @@ extern "C" {
 /* Names of a C interface. NOLINTBEGIN(readability-identifier-naming) */
 
 /* Grows when functions or fields are added; nothing is ever taken away or reordered. */
-#define QUIRE_ABI_VERSION 4
+#define QUIRE_ABI_VERSION 5
 uint32_t quire_abi_version(void);
 
 typedef int32_t quire_status;
@@ -117,6 +117,12 @@ typedef struct quire_logit_bias {
   float bias; /* -INFINITY bans the token */
 } quire_logit_bias;
 
+/* Where an image stands in the prompt, and how many rows of states are its own. */
+typedef struct quire_source_image {
+  int32_t position;
+  int32_t rows;
+} quire_source_image;
+
 /* A prompt, as ids or as text, and how to continue it. runtime/sampling.h defines the choice. */
 typedef struct quire_request {
   size_t struct_bytes;
@@ -164,6 +170,10 @@ typedef struct quire_request {
   /* Since version 4. With max_tokens 0 it generates no more than this; 0: any. */
   int32_t default_tokens;
   int32_t max_length; /* of prompt and output */
+  /* Since version 5. The images that source_states are of, in order: a row sees those at or before
+   * it, of the last that follow each other directly. NULL: every row sees all states. */
+  const quire_source_image* source_images;
+  size_t source_image_count;
 } quire_request;
 
 enum { QUIRE_BEAM_STOP_EARLY = 0, QUIRE_BEAM_STOP_UNLIKELY = 1, QUIRE_BEAM_STOP_NEVER = 2 };

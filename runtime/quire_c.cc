@@ -139,6 +139,12 @@ absl::StatusOr<quire::Request> RequestOf(const quire_request& given) {
     request.source_states = std::make_shared<const std::vector<float>>(
         given.source_states, given.source_states + given.source_state_count);
   }
+  if (given.source_images != nullptr) {
+    for (size_t i = 0; i < given.source_image_count; ++i) {
+      request.source_images.push_back(
+          {given.source_images[i].position, given.source_images[i].rows});
+    }
+  }
   return request;
 }
 

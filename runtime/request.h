@@ -28,7 +28,7 @@ struct BeamParams {
 struct Request {
   // `width`: of the states that the model's encoder reads; 0: it reads ids.
   EncoderInput encoder_input(int64_t width) const {
-    return width > 0 ? EncoderInput(source_states, width) : EncoderInput(source_ids);
+    return width > 0 ? EncoderInput(source_states, width, source_images) : EncoderInput(source_ids);
   }
 
   // What the encoder reads, for a model that has one: ids, or a text that the engine tokenises.
@@ -37,6 +37,9 @@ struct Request {
   // Or, where it reads states: [rows, width], row after row. Without any, the prompt is all there
   // is. Requests may share them.
   std::shared_ptr<const std::vector<float>> source_states;
+  // The images that these are of, in order: a row of the prompt or the output sees those at or
+  // before it, of the last images that follow each other directly. Without any it sees all states.
+  std::vector<SourceImage> source_images;
 
   // The prompt: ids, or a text that the engine tokenises when `ids` is empty. With an encoder it
   // may be empty, and stands behind the token that decoders of the model start with; a text also

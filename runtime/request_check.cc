@@ -94,8 +94,32 @@ absl::Status CheckLength(const RequestLimits& limits, Request* request) {
   return request->max_tokens > 0 ? absl::OkStatus() : ChooseMaxTokens(most, request);
 }
 
+absl::Status CheckImages(const Request& request, int64_t states) {
+  const auto bad = [](absl::string_view what, absl::string_view allowed) {
+    return absl::InvalidArgumentError(absl::StrCat("request: ", what, "\n  allowed: ", allowed));
+  };
+  int64_t rows = 0, last = -1;
+  for (const SourceImage& image : request.source_images) {
+    if (image.rows < 1) return bad(absl::StrCat("an image of ", image.rows, " rows"), "1 or more");
+    rows += image.rows;
+    const auto prompt = static_cast<int64_t>(request.ids.size());
+    if (image.position <= last || image.position >= prompt) {
+      return bad(absl::StrCat("an image at position ", image.position),
+                 absl::StrCat(last + 1, " .. ", prompt - 1,
+                              ", in the prompt and behind the image before it"));
+    }
+    last = image.position;
+  }
+  if (request.source_images.empty() || rows == states) return absl::OkStatus();
+  return bad(absl::StrCat("images of ", rows, " rows for ", states, " rows of states"),
+             "images that have all rows, or none");
+}
+
 absl::Status CheckStates(const RequestLimits& limits, const Request& request) {
-  if (request.source_states == nullptr) return absl::OkStatus();
+  if (request.source_states == nullptr) {
+    if (request.source_images.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("request: images without states\n  fix: give source_states");
+  }
   if (limits.states_width == 0) {
     return absl::InvalidArgumentError(
         limits.has_encoder
@@ -103,9 +127,11 @@ absl::Status CheckStates(const RequestLimits& limits, const Request& request) {
             : "request: states need a model that looks at states");
   }
   const auto count = static_cast<int64_t>(request.source_states->size());
-  if (count > 0 && count % limits.states_width == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("request: ", count, " numbers of states",
-                                                 "\n  allowed: rows of ", limits.states_width));
+  if (count == 0 || count % limits.states_width != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("request: ", count, " numbers of states",
+                                                   "\n  allowed: rows of ", limits.states_width));
+  }
+  return CheckImages(request, count / limits.states_width);
 }
 
 absl::Status CheckSource(const RequestLimits& limits, const Request& request) {
@@ -114,7 +140,8 @@ absl::Status CheckSource(const RequestLimits& limits, const Request& request) {
     return absl::InvalidArgumentError(
         "request: a source of tokens for an encoder that reads states\n  fix: give source_states");
   }
-  const int64_t tokens = request.encoder_input(limits.states_width).tokens();
+  const EncoderInput input = request.encoder_input(limits.states_width);
+  const int64_t tokens = input.tokens();
   if (limits.states_width > 0 && tokens == 0) return absl::OkStatus();
   if (!limits.has_encoder) {
     if (tokens == 0) return absl::OkStatus();
@@ -132,7 +159,11 @@ absl::Status CheckSource(const RequestLimits& limits, const Request& request) {
         "request: a source of ", tokens, " tokens is too long, ", limits.max_source,
         " positions are defined\n  allowed: sources of up to ", limits.max_source, " tokens"));
   }
-  if (tokens <= limits.encoder_tokens) return absl::OkStatus();
+  int64_t used = 0;  // whole pages of every run
+  for (const int64_t run : input.Runs()) {
+    used += (run + limits.page_tokens - 1) / limits.page_tokens * limits.page_tokens;
+  }
+  if (used <= limits.encoder_tokens) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "request: a source of ", tokens, " tokens does not fit into the encoder cache, ",
       limits.encoder_tokens, " tokens\n  allowed: sources of up to ", limits.encoder_tokens,

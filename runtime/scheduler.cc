@@ -63,12 +63,8 @@ absl::StatusOr<bool> Scheduler::MakeRoom(Sequence* sequence, int32_t rows) {
   return true;
 }
 
-EncoderInput Scheduler::InputOf(const Sequence& sequence) const {
-  return sequence.request->encoder_input(options_.states_width);
-}
-
 bool Scheduler::LacksInput(const Sequence& sequence) const {
-  return encoder_ != nullptr && !sequence.encoder.has_value() && !InputOf(sequence).empty();
+  return encoder_ != nullptr && !sequence.encoder.has_value() && !sequence.input.empty();
 }
 
 void Scheduler::Due::Add(const KvCache& cache, const Sequence& sequence) {
@@ -88,7 +84,7 @@ bool Scheduler::CanAdmit(const Sequence& sequence, const Due& due) const {
   if (running_.empty()) return true;
   if (due.sequences + sequence.sequences_due() > options_.max_sequences) return false;
   const bool lacks_input = LacksInput(sequence);
-  if (lacks_input && encoder_->PagesToAcquire(InputOf(sequence)) > encoder_->available_pages()) {
+  if (lacks_input && encoder_->PagesToAcquire(sequence.input) > encoder_->available_pages()) {
     return false;
   }
   KvCache::Prefix prefix;
@@ -105,7 +101,7 @@ absl::Status Scheduler::Admit() {
   Sequence* sequence = waiting_.front();
   waiting_.pop_front();
   if (LacksInput(*sequence)) {
-    QUIRE_ASSIGN_OR_RETURN(sequence->encoder, encoder_->Acquire(InputOf(*sequence)));
+    QUIRE_ASSIGN_OR_RETURN(sequence->encoder, encoder_->Acquire(sequence->input));
   }
   const PrefixIndex::Node root = RootOf(*sequence);
   sequence->cache = options_.reuse_prefixes ? cache_->CreateWithPrefix(sequence->ids, root)
@@ -121,6 +117,8 @@ absl::StatusOr<std::vector<ScheduledRows>> Scheduler::Next() {
   const auto take = [&](Sequence* sequence) -> absl::Status {
     int32_t rows = std::min(sequence->tokens_due(), budget);
     if (options_.chunk_tokens > 0) rows = std::min(rows, options_.chunk_tokens);
+    // Rows of a step see the same of an encoder's output.
+    rows = std::min(rows, sequence->input.SightAt(sequence->computed).end - sequence->computed);
     QUIRE_ASSIGN_OR_RETURN(const bool has_room, MakeRoom(sequence, rows));
     if (!has_room) return absl::OkStatus();
     step_.push_back({sequence, rows});

@@ -1,10 +1,11 @@
 // Decides what a step computes: which sequences, and how many tokens of each.
 //
 // A step takes, within its token budget: one token of every sequence that only lacks one, in order
-// of arrival; then chunks of those that lack more; then sequences that wait, while their whole
-// prompt fits into free pages beside what the running ones are known to need. When a running
-// sequence finds no page, the latest arrival is preempted: its pages are released, it waits again,
-// at the front, and is computed anew; the tokens it has chosen stay, and so does its encoder input.
+// of arrival; then chunks of those that lack more, up to the next image that a row would see; then
+// sequences that wait, while their whole prompt fits into free pages beside what the running ones
+// are known to need. When a running sequence finds no page, the latest arrival is preempted: its
+// pages are released, it waits again, at the front, and is computed anew; the tokens it has chosen
+// stay, and so does its encoder input.
 //
 // Invariants:
 //   (1) a sequence waits, or runs, or is unknown; it holds pages exactly when it runs, and its
@@ -33,7 +34,6 @@ struct SchedulerOptions {
   int32_t step_tokens = 512;   // of all sequences in a step
   int32_t chunk_tokens = 0;    // of one sequence in a step; 0: no limit of its own
   bool reuse_prefixes = true;  // begin with pages that hold the same tokens already
-  int64_t states_width = 0;    // of what the model's encoder reads; 0: ids
 };
 
 struct ScheduledRows {
@@ -63,7 +63,6 @@ class Scheduler {
   int64_t preemptions() const { return preemptions_; }
 
  private:
-  EncoderInput InputOf(const Sequence& sequence) const;
   // It has an encoder input, and does not hold it yet.
   bool LacksInput(const Sequence& sequence) const;
   // What running sequences are known to need.

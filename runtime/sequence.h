@@ -34,7 +34,8 @@ struct Sequence {
   std::shared_ptr<BeamSearch> beams;
   std::vector<BeamCandidate> candidates;  // empty until its logits are there
 
-  std::optional<EncoderCache::EntryId> encoder;  // of its request's source, once it was admitted
+  EncoderInput input;                            // its request's source; empty without one
+  std::optional<EncoderCache::EntryId> encoder;  // of it, once it was admitted
   std::optional<KvCache::SequenceId> cache;      // none while it waits
   int32_t computed = 0;                          // of ids, those in the cache
 

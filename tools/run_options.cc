@@ -75,6 +75,11 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
   app->add_option("--source-states", options->source_states,
                   "a .safetensors file with states for the model to look at")
       ->expected(1);
+  app->add_option("--image-positions", options->image_positions,
+                  "where in the prompt the images stand that states are of: 1,2,9; rows before one "
+                  "do not see it (all see all)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 30));
   app->add_option("-n,--max-tokens", options->max_tokens,
                   "tokens to generate at most (what fits of the model's max_new_tokens or "
                   "max_length, else 64)")
@@ -113,12 +118,14 @@ std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
   }
   const bool has_text = options.output == "text", has_json = options.output == "json";
   const bool draws = options.temperature.value_or(1) > 0;
-  const std::string idle = IdleFlag(app, {{"--logprobs", !has_text, "--output=ids or json"},
-                                          {"--top-logprobs", has_json, "--output=json"},
-                                          {"--echo", has_text, "--output=text"},
-                                          {"--top-k", draws, "a --temperature above 0"},
-                                          {"--top-p", draws, "a --temperature above 0"},
-                                          {"--min-p", draws, "a --temperature above 0"}});
+  const std::string idle =
+      IdleFlag(app, {{"--logprobs", !has_text, "--output=ids or json"},
+                     {"--top-logprobs", has_json, "--output=json"},
+                     {"--echo", has_text, "--output=text"},
+                     {"--image-positions", !options.source_states.empty(), "--source-states"},
+                     {"--top-k", draws, "a --temperature above 0"},
+                     {"--top-p", draws, "a --temperature above 0"},
+                     {"--min-p", draws, "a --temperature above 0"}});
   return idle.empty() ? WrongSessionUsage(options.session) : idle;
 }
 

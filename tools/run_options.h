@@ -23,6 +23,7 @@ struct RunOptions {
   std::string output = "text";
   int32_t samples = 1;
   std::optional<float> temperature, top_p, repeat_penalty, length_penalty;
+  std::vector<int32_t> image_positions;
   std::optional<int32_t> max_tokens, top_k, beams, no_repeat_ngram;
   std::optional<std::string> early_stopping;
   SamplingParams sampling;

@@ -97,6 +97,22 @@ absl::StatusOr<std::vector<Prompt>> Prompts(const RunOptions& options) {
   return Sources(options, prompts.empty() ? Request() : prompts[0].request);
 }
 
+// Says where the images of a request's states stand, of which each has as many rows.
+absl::Status AddImages(const RunOptions& options, int64_t width, Request* request) {
+  const auto images = static_cast<int64_t>(options.image_positions.size());
+  if (images == 0) return absl::OkStatus();
+  const int64_t rows = static_cast<int64_t>(request->source_states->size()) / width;
+  if (rows % images != 0) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(
+                        "--image-positions: ", images, " images for ", rows, " rows of states")),
+                    "allowed", "as many rows for each image");
+  }
+  for (const int32_t position : options.image_positions) {
+    request->source_images.push_back({position, static_cast<int32_t>(rows / images)});
+  }
+  return absl::OkStatus();
+}
+
 // Gives each prompt the states of its file; one file is for all.
 absl::Status AddStates(const RunOptions& options, int64_t width, std::vector<Prompt>* prompts) {
   const std::vector<std::string>& files = options.source_states;
@@ -114,6 +130,7 @@ absl::Status AddStates(const RunOptions& options, int64_t width, std::vector<Pro
     }
     QUIRE_ASSIGN_OR_RETURN(states, ReadSourceStates(files[i], width));
   }
+  for (Prompt& prompt : *prompts) QUIRE_RETURN_IF_ERROR(AddImages(options, width, &prompt.request));
   return absl::OkStatus();
 }
 

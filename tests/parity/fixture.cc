@@ -68,6 +68,20 @@ absl::StatusOr<Fixture> ReadFixture(absl::string_view name) {
     Append(file, *states, fixture.states);
     fixture.states_width = states->extents.back();
   }
+  constexpr absl::string_view kImages = "images.safetensors";
+  if (std::filesystem::exists(JoinPath(folder, kImages))) {
+    QUIRE_ASSIGN_OR_RETURN(const TensorIndex images, ReadSafetensorsFile(folder, kImages));
+    QUIRE_ASSIGN_OR_RETURN(const MappedFile tensors, MappedFile::Open(JoinPath(folder, kImages)));
+    const TensorInfo* positions = Named(images, "positions");
+    const TensorInfo* rows = Named(images, "rows");
+    const TensorInfo* logits = Named(images, "logits");
+    if (positions == nullptr || rows == nullptr || logits == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": images without logits"));
+    }
+    Append(tensors, *positions, fixture.image_positions);
+    Append(tensors, *rows, fixture.image_rows);
+    Append(tensors, *logits, fixture.image_logits);
+  }
   if (const TensorInfo* source = Named(index, "source")) {
     const TensorInfo* beams = Named(index, "beams");
     const TensorInfo* scores = Named(index, "scores");

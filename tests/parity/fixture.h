@@ -18,6 +18,9 @@ struct Fixture {
   std::vector<int32_t> source;  // of an encoder-decoder; otherwise empty
   std::vector<float> states;    // [rows, states_width], of a model that looks at states
   int64_t states_width = 0;
+  // Where these are of images: their positions, rows each, and logits as below.
+  std::vector<int32_t> image_positions, image_rows;
+  std::vector<float> image_logits;
   // Of an encoder-decoder: best sequences of beam searches, with their scores (make_fixtures.py).
   std::vector<std::vector<int32_t>> beams;
   std::vector<float> scores;

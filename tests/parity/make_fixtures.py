@@ -13,6 +13,8 @@ expected.safetensors:
     beams    i32[N, L]       and what beam search with four beams gives for that source, padded with -1,
     scores   f32[N]          with the scores
 
+mllama has images.safetensors, too: logits of the same tokens where the states are of images (write_images).
+
 Logits are computed in f32 with eager attention from the stored weights, whatever type those are stored in. Every tensor
 is drawn from a generator seeded by its name, norms and biases too, so that no two rows are equal and a swapped pair
 shows. Needs torch, transformers (written with 5.24) and safetensors.
@@ -26,7 +28,8 @@ import zlib
 
 import torch
 import transformers as tr
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from transformers.models.mllama import modeling_mllama, processing_mllama
 
 ROOT = pathlib.Path(__file__).parent / "fixtures"
 PROMPT_TOKENS = 12
@@ -203,6 +206,31 @@ def write_expected(name, model):
     print(f"{name}: {size} bytes, logits within {whole.abs().max():.2f}")
 
 
+def write_images():
+    """What mllama says of each token when its states are of images: two that follow each other, and a later one."""
+    folder, rows, positions = ROOT / "mllama", SOURCE_TOKENS // 3, [3, 4, 9]
+    model = tr.MllamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    expected = load_file(folder / "expected.safetensors")
+    ids, states = expected["ids"][None].long(), expected["states"][None, :3 * rows]
+    image = model.config.vocab_size
+    spans = processing_mllama.get_cross_attention_token_mask(
+        [image if i in positions else id for i, id in enumerate(ids[0].tolist())], image)
+    dense = processing_mllama.convert_sparse_cross_attention_mask_to_dense(
+        [spans], [[1] * 3], max_num_tiles=1, length=ids.shape[1])
+    mask, sees = modeling_mllama._prepare_cross_attention_mask(torch.tensor(dense), rows, torch.float32)
+    # A row that sees nothing passes the layers by; transformers shuts only the second of their gates.
+    for layer in model.config.cross_attention_layers:
+        model.model.layers[layer].cross_attn.register_forward_hook(
+            lambda module, inputs, output: (output[0] * sees[:, 0],) + output[1:])
+    with torch.no_grad():
+        logits = model(ids, cross_attention_states=states, cross_attention_mask=mask,
+                       full_text_row_masked_out_mask=sees).logits[0]
+    save_file(dict(positions=torch.tensor(positions, dtype=torch.int32), rows=torch.tensor([rows] * 3, dtype=torch.int32),
+                   logits=logits.contiguous()), folder / "images.safetensors")
+
+
 if __name__ == "__main__":
     for fixture in sys.argv[1:] or FIXTURES:
         write(fixture)
+        if fixture == "mllama":
+            write_images()

@@ -1,5 +1,7 @@
 #include "runtime/encoder_cache.h"
 
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -41,6 +43,39 @@ TEST(EncoderCacheTest, EqualInputsShareAnEntryUntilTheLastLeaves) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_NE(*again, *first);
   EXPECT_FALSE(cache.encoded(*again));
+}
+
+// Images at 3 and 4 are a run, the one at 9 is another.
+TEST(EncoderCacheTest, ARunOfImagesBeginsWithAPageOfItsOwn) {
+  const auto states = std::make_shared<const std::vector<float>>(2 * 12);
+  const EncoderInput input(states, 2, {{3, 4}, {4, 1}, {9, 7}});
+  EXPECT_EQ(input.tokens(), 12);
+  EXPECT_THAT(input.Runs(), ElementsAre(5, 7));
+  const auto sight = [&](int32_t position) {
+    const EncoderInput::Sight seen = input.SightAt(position);
+    return std::vector<int32_t>{static_cast<int32_t>(seen.run), seen.tokens, seen.end};
+  };
+  constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
+  EXPECT_THAT(sight(0), ElementsAre(0, 0, 3));
+  EXPECT_THAT(sight(3), ElementsAre(0, 4, 4));
+  EXPECT_THAT(sight(4), ElementsAre(0, 5, 9));
+  EXPECT_THAT(sight(8), ElementsAre(0, 5, 9));
+  EXPECT_THAT(sight(9), ElementsAre(1, 7, kNever));
+  const EncoderInput all(states, 2);
+  EXPECT_THAT(all.Runs(), ElementsAre(12));
+  EXPECT_EQ(all.SightAt(0).tokens, 12);
+  EXPECT_EQ(all.SightAt(0).end, kNever);
+
+  FakePool pool(9, 4);
+  EncoderCache cache(&pool, 4);
+  EXPECT_EQ(cache.PagesToAcquire(input), 4);
+  const auto entry = cache.Acquire(input);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_THAT(cache.pages(*entry, 0), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(cache.pages(*entry, 1), ElementsAre(2, 3));
+  // The same states, seen by other rows, are another input.
+  EXPECT_EQ(cache.PagesToAcquire(all), 3);
+  EXPECT_TRUE(cache.Verify().ok()) << cache.Verify();
 }
 
 TEST(EncoderCacheTest, OtherInputsHaveOtherPages) {

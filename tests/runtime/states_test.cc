@@ -1,4 +1,5 @@
 // Models that look at states, through the engine.
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ namespace quire {
 namespace {
 
 using testing::CompiledFixture;
+using testing::Continuation;
 using testing::Continuations;
 using testing::Fixture;
 using States = std::shared_ptr<const std::vector<float>>;
@@ -39,7 +41,13 @@ class StatesTest : public ::testing::Test {
   }
   // Tokens of each request, submitted at once.
   std::vector<std::vector<int32_t>> Run(const std::vector<Request>& requests) {
-    auto engine = model_->CreateEngine();
+    std::vector<std::vector<int32_t>> ids;
+    for (const Continuation& one : RunAll(requests)) ids.push_back(one.ids);
+    return ids;
+  }
+  std::vector<Continuation> RunAll(const std::vector<Request>& requests,
+                                   const EngineOptions& options = {}) {
+    auto engine = model_->CreateEngine(options);
     EXPECT_TRUE(engine.ok()) << engine.status();
     std::vector<RequestId> numbers;
     for (const Request& request : requests) {
@@ -51,8 +59,8 @@ class StatesTest : public ::testing::Test {
     const absl::Status status =
         (*engine)->Run([&](const TokenEvent& event) { testing::Collect(event, &all); });
     EXPECT_TRUE(status.ok()) << status;
-    std::vector<std::vector<int32_t>> outputs;
-    for (const RequestId number : numbers) outputs.push_back(all[{number, 0}].ids);
+    std::vector<Continuation> outputs;
+    for (const RequestId number : numbers) outputs.push_back(all[{number, 0}]);
     counters_ = (*engine)->counters();
     EXPECT_EQ(counters_.available_encoder_pages, counters_.total_encoder_pages);
     return outputs;
@@ -76,6 +84,45 @@ TEST_F(StatesTest, WithAndWithoutStatesInOneBatch) {
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(Run({requests[i]})[0], together[i]) << i;
   EXPECT_NE(together[0], together[1]);
   EXPECT_NE(together[1], together[2]);
+}
+
+// Rows see the images at or before them, of the last that follow each other; as transformers has
+// it.
+TEST_F(StatesTest, RowsSeeTheImagesBeforeThem) {
+  const auto vocabulary = static_cast<size_t>(fixture_.vocab_size);
+  const std::vector<int32_t>& positions = fixture_.image_positions;
+  ASSERT_EQ(positions.size(), 3u);
+  std::vector<Request> requests;
+  for (size_t tokens = 1; tokens <= 20; ++tokens) {
+    Request& request = requests.emplace_back(RequestWith(nullptr));
+    request.ids.assign(fixture_.ids.begin(), fixture_.ids.begin() + static_cast<ptrdiff_t>(tokens));
+    int64_t rows = 0;
+    for (size_t i = 0; i < positions.size() && positions[i] < static_cast<int32_t>(tokens); ++i) {
+      request.source_images.push_back({positions[i], fixture_.image_rows[i]});
+      rows += fixture_.image_rows[i];
+    }
+    if (rows > 0) request.source_states = Rows(rows);
+    request.max_tokens = 1;
+    request.sampling.top_logprobs = static_cast<int32_t>(vocabulary);
+  }
+  const std::vector<Continuation> together = RunAll(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const float* logits = fixture_.image_logits.data() + i * vocabulary;
+    double sum = 0, error = 0, size = 0;
+    for (size_t v = 0; v < vocabulary; ++v) sum += std::exp(double{logits[v]});
+    ASSERT_EQ(together[i].top.size(), vocabulary);
+    for (const auto& [id, logprob] : together[i].top) {
+      const double wanted = logits[id] - std::log(sum);
+      error += (logprob - wanted) * (logprob - wanted);
+      size += wanted * wanted;
+    }
+    EXPECT_LT(std::sqrt(error / size), 1e-4) << "after " << i + 1 << " tokens";
+    // The same bits alone, and a token at a time.
+    EXPECT_EQ(RunAll({requests[i]})[0].top, together[i].top) << i;
+    EngineOptions by_one;
+    by_one.chunk_tokens = 1;
+    EXPECT_EQ(RunAll({requests[i]}, by_one)[0].top, together[i].top) << i;
+  }
 }
 
 TEST_F(StatesTest, ImagesTokensAreReadAndNeverChosen) {
@@ -106,6 +153,19 @@ TEST_F(StatesTest, WhatCannotBeIsSaid) {
     EXPECT_TRUE(absl::StrContains(status.message(), why)) << status;
   };
   refused(**engine, RequestWith(std::make_shared<const std::vector<float>>(33)), "rows of 32");
+  const auto with_images = [&](std::vector<SourceImage> images) {
+    Request request = RequestWith(Rows(6));
+    request.source_images = std::move(images);
+    return request;
+  };
+  refused(**engine, with_images({{1, 4}}), "images of 4 rows for 6 rows of states");
+  refused(**engine, with_images({{1, 6}, {2, 0}}), "an image of 0 rows");
+  refused(**engine, with_images({{2, 3}, {2, 3}}), "allowed: 3 .. 6, in the prompt");
+  refused(**engine, with_images({{7, 6}}), "an image at position 7");
+  refused(**engine, with_images({{-1, 6}}), "an image at position -1");
+  Request stateless = RequestWith(nullptr);
+  stateless.source_images = {{1, 6}};
+  refused(**engine, stateless, "images without states");
   refused(**engine, RequestWith(std::make_shared<const std::vector<float>>()), "rows of 32");
   Request tokens = RequestWith(nullptr);
   tokens.source_ids = {1, 2};

@@ -49,6 +49,7 @@ class UsageTest(QuireTest):
             ("table", "dump", "x", "--ops"),
             ("--top-logprobs", "run", "x", "-p", "y", "--top-logprobs=3", "--output=ids"),
             ("--echo", "run", "x", "-p", "y", "--echo", "--output=json"),
+            ("--image-positions", "run", "x", "-p", "y", "--image-positions=1,2"),
             ("--top-k", "run", "x", "-p", "y", "--temperature=0", "--top-k=3"),
             ("--min-p", "run", "x", "-p", "y", "--temperature=0", "--min-p=0.1"),
             ("--eager", "run", "x", "-p", "y", "--device=cpu", "--eager"),

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Generating text with the demo model from the command line."""
 import json
+import math
 import os
 import re
 import shutil
+import struct
 
 import quire_test
 from quire_test import FAILURE, MISMATCH, QuireTest, UNSUPPORTED, USAGE, VERIFICATION
@@ -226,6 +228,31 @@ class VerifyTest(QuireTest):
         self.assertRegex(out, r"reference: DIFFERS: prefill of 16 tokens: relative error of the logits \S+, allowed \S+;")
         self.assertRegex(out, r"(?m)^launches: DIFFERS: launch \d+ of step, .* off by ")
         self.error("check", "packed.qplan", "--contents", "-q", code=FAILURE)
+
+
+class ImagesTest(QuireTest):
+    def test_positions(self):
+        self.quire("compile", quire_test.ROOT / "tests/parity/fixtures/mllama", "-o", "mllama.qplan")
+        states = struct.pack("<192f", *(math.sin(i) for i in range(192)))
+        header = json.dumps({"states": {"dtype": "F32", "shape": [6, 32], "data_offsets": [0, len(states)]}}).encode()
+        with open(self.folder / "images.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + states)
+
+        def results(*arguments):
+            out, _ = self.quire("run", "mllama.qplan", "--ids=5,6,7,8,9", "--source-states=images.safetensors", "-n", "4",
+                                "--output=json", "--logprobs", "--ignore-eos", *arguments)
+            return json.loads(out)["results"]
+
+        self.assertEqual(results("--image-positions=0"), results())
+        self.assertNotEqual(results("--image-positions=3"), results())
+        self.assertNotEqual(results("--image-positions=2,3"), results("--image-positions=1,3"))
+
+        def error(*arguments):
+            return self.error("run", "mllama.qplan", "--ids=5,6,7,8,9", "--source-states=images.safetensors",
+                              "--output=ids", *arguments, code=UNSUPPORTED)
+
+        self.assertIn("--image-positions: 4 images for 6 rows of states", error("--image-positions=0,1,2,3"))
+        self.assertIn("an image at position 5", error("--image-positions=5"))
 
 
 class BenchTest(QuireTest):
