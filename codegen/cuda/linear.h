@@ -6,7 +6,7 @@
 // choice among them is one of speed alone.
 //
 // A block-quantised weight is read as such by the bodies for few rows, which take many rows in
-// turn; the others read what an entry of its own has made of it.
+// turn, and by the narrow one; the others read what an entry of its own has made of it.
 //
 // A norm of x is computed by the bodies for few rows themselves, by the others in a row kernel
 // before; an activation by the bodies for few and for the most rows and, if gated, by the narrow
@@ -14,7 +14,7 @@
 // between, are the same.
 //
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
-// not have; x and weight of kNarrow and kWarpgroup: tensor maps), rows (i32), then
+// not have; x of kNarrow and kWarpgroup, and a weight of no blocks: tensor maps), rows (i32), then
 //   kFew    the first row (i32); if it norms x, weight and bias of the norm (pointers)
 //   others  whole_tiles, n and k (i32): one text serves every linear of its types
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
@@ -40,7 +40,7 @@ struct CudaLinearConfig {
   enum Body {
     kFew,        // linear_few.cuh: one pass over the weight, x in shared memory
     kTile,       // linear_tile.cuh: tiles of 128 weight rows
-    kNarrow,     // linear_narrow.cuh: sm_90a, tiles of 16 to 64 rows of x
+    kNarrow,     // linear_narrow.cuh: sm_90a, tiles of 16 to 128 rows of x
     kWarpgroup,  // linear_warpgroup.cuh: sm_90a, tiles of 128 rows of x
   };
   Body body = kFew;
@@ -75,9 +75,13 @@ struct CudaLinearLaunch {
 absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec& spec,
                                                                 const CudaLimits& limits);
 
-// Whether a body reads x and weight through tensor maps.
+// Whether a body reads x through a tensor map, and a weight of no blocks.
 inline bool CudaLinearTakesMaps(CudaLinearConfig::Body body) {
   return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kWarpgroup;
+}
+// Whether it reads blocks; otherwise what is made of them.
+inline bool CudaLinearReadsBlocks(CudaLinearConfig::Body body) {
+  return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kFew;
 }
 
 // Rows of the boxes in which such a body reads x.

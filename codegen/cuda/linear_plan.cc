@@ -15,7 +15,7 @@ using cuda_linear::kParts, cuda_linear::kStageK;
 constexpr int kArrivalBytes = kCudaZeroBytes;
 
 // Reads of a block-quantised weight by the body for few rows that take less time than making
-// elements of it and reading those, on an H200.
+// elements of it and reading those, on an H200. The narrow body takes less than two.
 constexpr int64_t kMostPasses = 3;
 
 struct Cut {
@@ -46,7 +46,8 @@ Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows
     const int64_t cut = tiles - whole;
     if (cut > 2 * multiprocessors) continue;
     // Memory is what narrow tiles wait for: more than one round of parts only merges more.
-    if (config.body == CudaLinearConfig::kNarrow && cut * pieces > multiprocessors) continue;
+    const bool narrow = config.body == CudaLinearConfig::kNarrow && config.rows < 128;
+    if (narrow && cut * pieces > multiprocessors) continue;
     const int64_t piece_stages = kParts / pieces * part_stages + merge_stages + round_stages;
     const int64_t time = DivideUp(whole, multiprocessors) * tile_stages +
                          DivideUp(cut * pieces, multiprocessors) * piece_stages;
@@ -68,7 +69,7 @@ size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKern
                         int64_t rows, int multiprocessors) {
   size_t first = 0;
   while (kernels[first].max_rows < rows) ++first;
-  if (IsBlockType(spec.weight) && kernels[first].config.body != CudaLinearConfig::kFew) {
+  if (IsBlockType(spec.weight) && !CudaLinearReadsBlocks(kernels[first].config.body)) {
     size_t few = 0;
     while (kernels[few].config.body == CudaLinearConfig::kFew) ++few;
     if (few > 0 && rows <= kMostPasses * kernels[few - 1].max_rows) return few - 1;

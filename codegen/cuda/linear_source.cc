@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "codegen/cuda/linear_parts.h"
 #include "codegen/cuda/row_emit.h"
 #include "codegen/cuda/tensor_core_model.h"
@@ -34,12 +35,15 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
   switch (config.body) {
     case CudaLinearConfig::kFew:
       if (!IsBlockType(spec.weight)) return absl::StrCat("LinearFew<", sizes);
-      return absl::StrCat("LinearFewBlocks<", FoursText(spec.weight), ", ", config.tile_rows / 8,
+      return absl::StrCat("LinearFewBlocks<", FoursText(spec.weight), "<>, ", config.tile_rows / 8,
                           ", ", sizes);
     case CudaLinearConfig::kTile:
       return absl::StrCat("LinearTile<", sizes);
     case CudaLinearConfig::kNarrow:
-      return absl::StrCat("LinearNarrow<", sizes);
+      if (!IsBlockType(spec.weight)) return absl::StrCat("LinearNarrow<", sizes);
+      return absl::Substitute(
+          "LinearNarrow<$0, $1, $2, LinearBlocksRing<$3<true>, $0, $1, $2, $4>>", config.rows,
+          config.tile_rows, config.stages, FoursText(spec.weight), CudaLinearCopyK(spec));
     case CudaLinearConfig::kWarpgroup:
       return absl::StrCat("LinearWarpgroup<", config.tile_rows, ", ", config.stages, ", ",
                           BoolText(config.chained), ">");
@@ -115,20 +119,23 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
              "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles, n, "
              "k});\n}\n";
     case CudaLinearConfig::kNarrow:
-    case CudaLinearConfig::kWarpgroup:
+    case CudaLinearConfig::kWarpgroup: {
+      const bool blocks = IsBlockType(spec.weight) && CudaLinearReadsBlocks(body);
       return absl::StrCat(
-          "(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight,\n"
-          "    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
-          "    int rows, int whole_tiles, int n, int k) {\n"
-          "  Body::Run({nullptr, nullptr, bias, residual, y, workspace, rows, whole_tiles, ",
-          spec.gated ? "2 * n" : "n", ", k}, x,\n            weight);\n}\n");
+          "(const __grid_constant__ TensorMap x, ",
+          blocks ? "const Element* weight" : "const __grid_constant__ TensorMap weight",
+          ",\n    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
+          "    int rows, int whole_tiles, int n, int k) {\n  Body::Run({nullptr, ",
+          blocks ? "weight" : "nullptr", ", bias, residual, y, workspace, rows, whole_tiles, ",
+          spec.gated ? "2 * n" : "n", ", k}, x", blocks ? "" : ",\n            weight", ");\n}\n");
+    }
   }
   return "";
 }
 
-// Of the linears that a text for many rows serves; of blocks, it reads what elements are made of.
-std::string SharedSpecText(LinearSpec spec) {
-  if (IsBlockType(spec.weight)) spec.weight = spec.x;
+// Of the linears that a text for many rows serves.
+std::string SharedSpecText(LinearSpec spec, CudaLinearConfig::Body body) {
+  if (IsBlockType(spec.weight) && !CudaLinearReadsBlocks(body)) spec.weight = spec.x;
   const std::string text = SpecText(spec);
   const size_t types = text.find(" w="), residual = text.find(" residual=");
   return absl::StrCat("linear n=any k=any", text.substr(types, residual - types), " residual=any",
@@ -138,7 +145,7 @@ std::string SharedSpecText(LinearSpec spec) {
 // What the texts of all bodies have.
 std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const bool many = kernel.config.body != CudaLinearConfig::kFew;
-  const bool is_written = many && IsBlockType(spec.weight);
+  const bool is_written = IsBlockType(spec.weight) && !CudaLinearReadsBlocks(kernel.config.body);
   return absl::StrCat("using Element = ", ElementText(spec.x), ";\n",           //
                       "using Output = ", ElementText(spec.y), ";\n",            //
                       "constexpr int kGrain = ", CudaLinearGrain(spec.weight),  //
@@ -161,10 +168,11 @@ std::string FewText(const LinearSpec& spec) {
 
 // What one has that serves every n and k, with a residual or without.
 std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
+  const bool blocks = IsBlockType(spec.weight) && CudaLinearReadsBlocks(config.body);
   return absl::StrCat("constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
                       "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n",
-                      ActText(spec), "#include \"linear_", CudaLinearBodyText(config.body),
-                      ".cuh\"\n");
+                      ActText(spec), blocks ? "#include \"linear_blocks_ring.cuh\"\n" : "",
+                      "#include \"linear_", CudaLinearBodyText(config.body), ".cuh\"\n");
 }
 
 }  // namespace
@@ -192,10 +200,17 @@ bool CudaLinearHasWholeStages(const LinearSpec& spec) {
          spec.k % (cuda_linear::kParts * cuda_linear::kStageK) == 0;
 }
 
+int64_t CudaLinearCopyK(const LinearSpec& spec) {
+  for (int64_t k : {256, 128}) {
+    if (CudaLinearGrain(spec.weight) % k == 0 || spec.k % (cuda_linear::kParts * k) == 0) return k;
+  }
+  return cuda_linear::kStageK;
+}
+
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const CudaLinearConfig& config = kernel.config;
   const bool few = config.body == CudaLinearConfig::kFew;
-  return absl::StrCat("// ", few ? SpecText(spec) : SharedSpecText(spec), "\n",               //
+  return absl::StrCat("// ", few ? SpecText(spec) : SharedSpecText(spec, config.body), "\n",  //
                       "#include \"prelude.cuh\"\n",                                           //
                       spec.act == LinearAct::kNone ? "" : "#include \"math.cuh\"\n",          //
                       CommonText(spec, kernel),                                               //
@@ -215,7 +230,7 @@ std::string CudaDequantizeSource(const LinearSpec& spec) {
                       "extern \"C\" __global__ void __launch_bounds__(", kCudaDequantizeThreads,
                       ")\n",                                                              //
                       kCudaDequantizeEntry, "(const uint8_t* weight, Element* out) {\n",  //
-                      "  DequantizeWeight<", FoursText(spec.weight), ", ", kCudaDequantizeThreads,
+                      "  DequantizeWeight<", FoursText(spec.weight), "<>, ", kCudaDequantizeThreads,
                       ">(weight, out);\n}\n");
 }
 

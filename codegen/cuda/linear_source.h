@@ -19,6 +19,9 @@ int64_t CudaLinearGrain(DType weight);
 // Whether no part of K ends within a stage of a ring.
 bool CudaLinearHasWholeStages(const LinearSpec& spec);
 
+// k of a stage of blocks that linear_blocks_ring.cuh copies: no part ends within it.
+int64_t CudaLinearCopyK(const LinearSpec& spec);
+
 // The text of a kernel whose other fields are set.
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel);
 

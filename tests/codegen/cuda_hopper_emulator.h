@@ -166,6 +166,8 @@ void WaitForProducts() {
 }
 template <typename Sums>
 void HoldProducts(Sums&) {}
+template <typename Elements>
+void HoldElements(Elements&) {}
 
 template <typename T>
 constexpr DType kTypeOf = std::is_same_v<T, F16> ? DType::kF16 : DType::kBF16;

@@ -1,31 +1,11 @@
 // Linear kernels that read block-quantised weights, their source run on the CPU, against the
 // reference's values of the blocks and the arithmetic that codegen/cuda/linear.h states.
-#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "ir/reference/dequantize.h"
-#include "tests/codegen/cuda_emulator.h"
-#include "tests/codegen/cuda_linear_case.h"
+#include "tests/codegen/cuda_linear_blocks_case.h"
 
 namespace quire::emulated {
-
-// Types that read blocks, once; they depend on no constant of a linear.
-#include <linear_fours.cuh>
-
-#define QUIRE_BLOCKS(name, type, rows, columns, grain, element) \
-  namespace name {                                              \
-  using Fours = FoursOf##type;                                  \
-  constexpr DType kType = DType::k##type;                       \
-  using Element = element;                                      \
-  using Output = F32;                                           \
-  constexpr int kN = rows, kK = columns, kGrain = grain;        \
-  constexpr bool kHasBias = false, kHasResidual = false;        \
-  constexpr bool kWeightIsWritten = false;                      \
-  constexpr int kSharedBytes = 1 << 20;                         \
-  QUIRE_DERIVED                                                 \
-  QUIRE_NO_ACT                                                  \
-  }
 
 QUIRE_BLOCKS(q4_0, Q4_0, 19, 2080, 32, Bf16)
 namespace q4_0 {
@@ -83,41 +63,6 @@ namespace q6_k {
 }  // namespace q6_k
 
 namespace {
-
-// Any bytes, but for scales, which are numbers of a size near 2^-6.
-std::vector<uint8_t> DrawBlocks(DType type, int64_t elements) {
-  testing::Random random{DTypeText(type)};
-  std::vector<uint8_t> bytes(static_cast<size_t>(RowBytes(type, elements)));
-  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.Next());
-  const auto block_bytes = static_cast<size_t>(InfoOf(type).block_bytes);
-  const auto set = [&](size_t at) {
-    const uint16_t scale = F32ToF16(static_cast<float>((random.Uniform() * 2 - 1) / 64));
-    std::memcpy(&bytes[at], &scale, 2);
-  };
-  for (size_t block = 0; block < bytes.size(); block += block_bytes) {
-    set(type == DType::kQ6_K ? block + 208 : block);
-    if (type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K ||
-        type == DType::kQ5_K) {
-      set(block + 2);
-    }
-  }
-  return bytes;
-}
-
-template <typename Element, int kN, int kK>
-struct BlocksCase {
-  Case<Element, F32, kN, kK, false, false> linear;
-  std::vector<uint8_t> blocks;
-
-  BlocksCase(DType type, int rows, int grain)
-      : linear{rows, grain}, blocks(DrawBlocks(type, int64_t{kN} * kK)) {
-    std::vector<double> values(static_cast<size_t>(kN) * kK);
-    EXPECT_TRUE(Dequantize(type, blocks, absl::MakeSpan(values)).ok());
-    for (size_t i = 0; i < values.size(); ++i) {
-      linear.weight[i] = FromFloat<Element>(static_cast<float>(values[i]));
-    }
-  }
-};
 
 #define QUIRE_TEST_BLOCKS(name, space, rows, grid)                                               \
   TEST(CudaLinearBlocksEmulatedTest, name) {                                                     \

@@ -65,7 +65,7 @@ QUIRE_NORM(Bf16, void, false, 1e-6F, 0)
 #include "tests/codegen/forget_linear_kernels.h"
 
 namespace blocks {
-using Fours = FoursOfQ4_0;
+using Fours = FoursOfQ4_0<>;
 QUIRE_FUSED(19, 1056, 32, Bf16, F16, true)
 QUIRE_ACT(true, GeluTanh(x))
 QUIRE_NORM(void, void, false, 1e-5F, 0)

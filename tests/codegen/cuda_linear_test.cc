@@ -397,14 +397,14 @@ TEST(CudaLinearTest, AnActivationAfterTheProduct) {
   EXPECT_EQ((*kernel)->Launches(512).launches.size(), 1u);
 }
 
-// Weights of blocks: few rows read them, in turns where that is less to read; many read elements
-// that an entry of its own leaves in the workspace.
+// Weights of blocks: up to 256 rows read them, each tile its own; more read elements that an entry
+// of its own leaves in the workspace.
 TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
   LinearSpec spec = Spec(22016, 4096);
   spec.weight = DType::kQ4_K;
   EXPECT_EQ(Describe(Kernels(spec)),
-            "few 8/4/4, few 16/2/4, narrow 64x192/6, warpgroup 128/6, warpgroup 192/5, "
-            "warpgroup 256/4");
+            "few 8/4/4, few 16/2/4, narrow 64x192/8, narrow 128x128/8, warpgroup 128/6, "
+            "warpgroup 192/5, warpgroup 256/4");
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   const std::string rest = " operand -1 operand -1 operand 2 workspace 0 ";
@@ -413,12 +413,11 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
     std::vector<std::string> launches;
   } cases[] = {
       {3, {"0 x132: operand 0 operand 1" + rest + "3 0"}},
-      {30,
-       {"1 x132: operand 0 operand 1" + rest + "30 0",
-        "1 x132: operand 0 operand 1" + rest + "30 16"}},
+      {30, {"2 x115: map 0 operand 1" + rest + "30 115 22016 4096"}},
+      {256, {"3 x132: map 0 operand 1" + rest + "256 344 22016 4096"}},
       {4096,
-       {"6 x1056: operand 1 workspace 65536",
-        "4 x132: map 0 map 1" + rest + "4096 3680 22016 4096"}},
+       {"7 x1056: operand 1 workspace 65536",
+        "5 x132: map 0 map 1" + rest + "4096 3680 22016 4096"}},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);

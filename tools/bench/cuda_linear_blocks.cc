@@ -45,8 +45,7 @@ std::vector<uint8_t> DrawBlocks(DType type, size_t bytes, Random& random) {
 
 }  // namespace
 
-// Rows of each number of rows give the bits that they give together with many: those go through the
-// dense bodies, whose elements the dequantising kernel makes.
+// Rows of each number of rows give the bits that they give together with many.
 int CheckBlocks(const Gpu& gpu, bool quick) {
   const int64_t most_rows = quick ? 65 : 600;
   const CuDevicePtr workspace = gpu.AllocateScratch(kWorkspaceBytes, kCudaZeroBytes);
@@ -129,7 +128,7 @@ int TimeBlocks(const Gpu& gpu) {
     const std::vector<uint8_t> blocks = DrawBlocks(spec.weight, bytes, random);
     gpu.Upload(pool, blocks.data(), bytes);
     for (size_t i = 1; i < weights; ++i) gpu.Copy(pool + i * bytes, pool, bytes);
-    for (int64_t rows : {1, 8, 16, 64, 512, 4096}) {
+    for (int64_t rows : {1, 8, 16, 32, 64, 128, 512, 4096}) {
       const size_t calls = rows >= 512 ? 4 : std::max<size_t>(weights, 8);
       const CudaLaunches launches = linear->planned.Launches(rows);
       const double us = gpu.TimeGraph(rows >= 512 ? 3 : 7, [&] {

@@ -133,6 +133,13 @@ DEVICE void HoldProducts(float (&d)[kTiles][4]) {
   for (int i = 0; i < kTiles; ++i) HoldProducts(d[i]);
 }
 
+// Before BeginProducts(): elements that products read are in their registers.
+template <int kCount>
+DEVICE void HoldElements(uint32_t (&a)[kCount][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * kCount; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+}
+
 // d (+)= a . b^T for 64 x kColumns and 16 k, or a . b if kTransposed is 1: rows of b in memory are
 // k. Thread 4g + t of warp w holds rows 16w + g and + 8, of each 8 columns 2t and 2t + 1, as Mma
 // does.
@@ -243,6 +250,8 @@ QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 1, 32, "32", "33", "34", "35", "36
 QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
 QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34", "35", "36", "37")
 QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 0, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 128, 0, 64, "64", "65", "66", "67", "68", "69")
+QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 128, 0, 64, "64", "65", "66", "67", "68", "69")
 QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 128, 1, 64, "64", "65", "66", "67", "68", "69")
 QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 128, 1, 64, "64", "65", "66", "67", "68", "69")
 

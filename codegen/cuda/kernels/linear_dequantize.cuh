@@ -1,5 +1,5 @@
-// A block-quantised weight as rows of Element, what bodies for many rows read: the values of
-// linear_fours.cuh.
+// A block-quantised weight as rows of Element, what bodies read that do not read blocks: the values
+// of linear_fours.cuh.
 //
 // Work:   a thread has lane t's share of a span, and the next in the grid's stride.
 // Constants expected: Element, kN, kK. Out: [kN, kK].

@@ -1,5 +1,6 @@
 // Block-quantised weights in layout rows, GGUF's bytes (ir/reference/dequantize.cc has them in
-// words), as a lane of a tensor-core operand wants them: elements 4t .. 4t + 3 of each 16.
+// words), as a lane of a tensor-core operand wants them: of each 16 elements 4t .. 4t + 3, or if
+// kPairs 2t, 2t + 1, 2t + 8 and 2t + 9, the order of the tensor core.
 //
 // An element's value is the exact one, rounded to f32 and then to Element; a zero may have either
 // sign, which no sum of products shows.
@@ -17,6 +18,17 @@ DEVICE uint32_t WordAt(const uint8_t* p) { return *reinterpret_cast<const uint32
 DEVICE uint32_t LooseWordAt(const uint8_t* p) {
   const auto* halves = reinterpret_cast<const uint16_t*>(p);
   return halves[0] | static_cast<uint32_t>(halves[1]) << 16;
+}
+// Of 16 bytes, those of lane t.
+template <bool kPairs>
+DEVICE uint32_t LooseFourAt(const uint8_t* p, int t) {
+  if constexpr (!kPairs) return LooseWordAt(p + 4 * t);
+  const auto* halves = reinterpret_cast<const uint16_t*>(p) + t;
+  return halves[0] | static_cast<uint32_t>(halves[4]) << 16;
+}
+template <bool kPairs>
+DEVICE uint32_t FourAt(const uint8_t* p, int t) {
+  return kPairs ? LooseFourAt<true>(p, t) : WordAt(p + 4 * t);
 }
 DEVICE float HalfAsFloat(const uint8_t* p) { return ToFloat(*reinterpret_cast<const F16*>(p)); }
 
@@ -42,16 +54,24 @@ DEVICE float ByteLess(uint32_t word, int i, float offset) {
 DEVICE uint32_t ByteAt8(uint32_t word, int i) {
   return i == 0 ? word << 8 : i == 1 ? word : word >> 8 * (i - 1);
 }
+// Bits of lane t of each 16 of a word: the low four of each half are its.
+template <bool kPairs>
+DEVICE uint32_t FourBitsAt(uint32_t word, int t) {
+  if constexpr (!kPairs) return word >> 4 * t;
+  word >>= 2 * t;
+  return (word & 0x00030003) | (word >> 6 & 0x000c000c);
+}
 // The bits of a nibble as bit 4 of four bytes.
 DEVICE uint32_t FifthBits(uint32_t nibble) { return (nibble * 0x00204081 & 0x01010101) << 4; }
 
+template <bool kPairs = false>
 struct FoursOfQ4_0 {
   static constexpr int kElements = 32, kBytes = 18, kSpan = 32;
   uint32_t quants;
   float scale, below[2];
 
   DEVICE void Load(const uint8_t* block, int, int t) {
-    quants = LooseWordAt(block + 2 + 4 * t);
+    quants = LooseFourAt<kPairs>(block + 2, t);
     scale = HalfAsFloat(block);
 #pragma unroll
     for (int i = 0; i < 2; ++i) below[i] = Mul(scale, Below(8 + 4 * i, 8));
@@ -64,13 +84,14 @@ struct FoursOfQ4_0 {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ4_1 {
   static constexpr int kElements = 32, kBytes = 20, kSpan = 32;
   uint32_t quants;
   float scale, minimum;
 
   DEVICE void Load(const uint8_t* block, int, int t) {
-    quants = WordAt(block + 4 + 4 * t);
+    quants = FourAt<kPairs>(block + 4, t);
     scale = HalfAsFloat(block);
     minimum = HalfAsFloat(block + 2);
   }
@@ -82,14 +103,15 @@ struct FoursOfQ4_1 {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ5_0 {
   static constexpr int kElements = 32, kBytes = 22, kSpan = 32;
   uint32_t quants, high;
   float scale, below;
 
   DEVICE void Load(const uint8_t* block, int, int t) {
-    quants = LooseWordAt(block + 6 + 4 * t);
-    high = LooseWordAt(block + 2) >> 4 * t;
+    quants = LooseFourAt<kPairs>(block + 6, t);
+    high = FourBitsAt<kPairs>(LooseWordAt(block + 2), t);
     scale = HalfAsFloat(block);
     below = Mul(scale, Below(8, 16));
   }
@@ -102,14 +124,15 @@ struct FoursOfQ5_0 {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ5_1 {
   static constexpr int kElements = 32, kBytes = 24, kSpan = 32;
   uint32_t quants, high;
   float scale, minimum;
 
   DEVICE void Load(const uint8_t* block, int, int t) {
-    quants = WordAt(block + 8 + 4 * t);
-    high = WordAt(block + 4) >> 4 * t;
+    quants = FourAt<kPairs>(block + 8, t);
+    high = FourBitsAt<kPairs>(WordAt(block + 4), t);
     scale = HalfAsFloat(block);
     minimum = HalfAsFloat(block + 2);
   }
@@ -120,6 +143,7 @@ struct FoursOfQ5_1 {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ8_0 {
   static constexpr int kElements = 32, kBytes = 34, kSpan = 32;
   uint32_t quants[2];  // + 128
@@ -127,7 +151,7 @@ struct FoursOfQ8_0 {
 
   DEVICE void Load(const uint8_t* block, int, int t) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) quants[i] = LooseWordAt(block + 2 + 16 * i + 4 * t) ^ 0x80808080;
+    for (int i = 0; i < 2; ++i) quants[i] = LooseFourAt<kPairs>(block + 2 + 16 * i, t) ^ 0x80808080;
     scale = HalfAsFloat(block);
     below = Mul(scale, Below(8, 128));
   }
@@ -160,6 +184,7 @@ struct SpanScales {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ4_K {
   static constexpr int kElements = 256, kBytes = 144, kSpan = 64;
   uint32_t quants[2];
@@ -167,7 +192,7 @@ struct FoursOfQ4_K {
 
   DEVICE void Load(const uint8_t* block, int span, int t) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) quants[i] = WordAt(block + 16 + 32 * span + 16 * i + 4 * t);
+    for (int i = 0; i < 2; ++i) quants[i] = FourAt<kPairs>(block + 16 + 32 * span + 16 * i, t);
     scales.Load(block, span);
   }
   DEVICE void Four(int step, float (&values)[4]) const {
@@ -179,6 +204,7 @@ struct FoursOfQ4_K {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ5_K {
   static constexpr int kElements = 256, kBytes = 176, kSpan = 64;
   uint32_t quants[2], high[2];
@@ -187,8 +213,8 @@ struct FoursOfQ5_K {
   DEVICE void Load(const uint8_t* block, int span, int t) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      quants[i] = WordAt(block + 48 + 32 * span + 16 * i + 4 * t);
-      high[i] = WordAt(block + 16 + 16 * i + 4 * t) >> 2 * span;
+      quants[i] = FourAt<kPairs>(block + 48 + 32 * span + 16 * i, t);
+      high[i] = FourAt<kPairs>(block + 16 + 16 * i, t) >> 2 * span;
     }
     scales.Load(block, span);
   }
@@ -202,6 +228,7 @@ struct FoursOfQ5_K {
   }
 };
 
+template <bool kPairs = false>
 struct FoursOfQ6_K {
   static constexpr int kElements = 256, kBytes = 210, kSpan = 128;
   uint32_t low[4], high[2], scales[2];  // scales + 128
@@ -209,10 +236,10 @@ struct FoursOfQ6_K {
 
   DEVICE void Load(const uint8_t* block, int span, int t) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) low[i] = LooseWordAt(block + 64 * span + 16 * i + 4 * t);
+    for (int i = 0; i < 4; ++i) low[i] = LooseFourAt<kPairs>(block + 64 * span + 16 * i, t);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      high[i] = LooseWordAt(block + 128 + 32 * span + 16 * i + 4 * t);
+      high[i] = LooseFourAt<kPairs>(block + 128 + 32 * span + 16 * i, t);
       scales[i] = LooseWordAt(block + 192 + 8 * span + 4 * i) ^ 0x80808080;
     }
     scale = HalfAsFloat(block + 208);

@@ -1,4 +1,4 @@
-// A linear over up to 128 rows for sm_90a, by products of warpgroups whose 64 rows are the
+// A linear over up to 256 rows for sm_90a, by products of warpgroups whose 64 rows are the
 // weight's: the rows of x are their columns.
 //
 // Template:  kTokens rows of x, a multiple of 16; kRows rows of the weight, a multiple of 8, for as
@@ -6,8 +6,8 @@
 // Work:      in units (linear_units.cuh). Tiles are best as high as lets every block have one.
 //            Of those of a gated linear every 16 rows are eight of each half, so that one thread
 //            has both rows of an element of y.
-// Ring:      linear_ring.cuh. Warpgroup 0 copies; the others multiply. The last may read past a
-//            stage's rows: what it makes of that is not stored.
+// Ring:      linear_ring.cuh, or linear_blocks_ring.cuh. Warpgroup 0 copies; the others multiply. The
+//            last may read past a stage's rows: what it makes of that is not stored.
 // Reduction: a part is summed in registers, then added to the unit's total. The parts of a tile
 //            that is cut are left in the workspace, each warpgroup's own; the last of four adds
 //            them in order.
@@ -23,7 +23,41 @@
 #include "linear_act.cuh"
 #include "linear_ring.cuh"
 
-template <int kTokens, int kRows, int kStages>
+// The ring of a weight of Elements, as warpgroups with 64 rows of it each read it.
+template <int kTokens, int kTileRows, int kStages>
+struct NarrowRing {
+  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated>;
+  using Units = typename Ring::Units;
+  static constexpr int kConsumers = (kTileRows + 63) / 64;
+  static constexpr int kBytes = Ring::kRingBytes + Ring::kBarrierBytes;
+  static constexpr int kRegisters = kConsumers == 4 ? 112 : 0;  // of 96 a thread at launch
+
+  Ring ring;
+
+  DEVICE void Init() const { ring.Init(1, kConsumers * kWarpgroupThreads / kWarpThreads); }
+  DEVICE void Produce(const LinearOperands& operands, const TensorMap& x,
+                      const TensorMap& weight) const {
+    ring.Produce(operands, x, weight);
+  }
+
+  struct Reader {
+    const Ring& ring;
+    int begin;  // of the weight's rows in a stage, in bytes
+    typename Ring::Turn turn;
+
+    DEVICE Reader(const NarrowRing& of, const LinearOperands&, int consumer)
+        : ring(of.ring), begin(Ring::kXBytes + consumer * 64 * kStageRowBytes) {}
+    // One part's sums.
+    DEVICE void Multiply(const LinearOperands& operands, int, int part,
+                         float (&sum)[kTokens / 2]) {
+      ring.template Multiply<kTokens>(
+          PartStages(operands.k, part), turn, begin, 0, [&](int stage) { return ring.full(stage); },
+          [&](int stage) { return ring.free(stage); }, sum);
+    }
+  };
+};
+
+template <int kTokens, int kRows, int kStages, typename Ring = NarrowRing<kTokens, kRows, kStages>>
 struct LinearNarrow {
   static_assert(kTokens % 16 == 0 && kRows % (kGated ? 16 : 8) == 0 && kStages >= 2);
   static_assert(kHasAct == kGated && (!kGated || kStoresEights), "the activations that it has");
@@ -31,31 +65,17 @@ struct LinearNarrow {
   static constexpr int kConsumers = (kRows + kGroupRows - 1) / kGroupRows;
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
   static constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
-  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated>;
   using Units = typename Ring::Units;
-  using Turn = typename Ring::Turn;
   static constexpr int kThreadSums = kTokens / 2;
   using Merger = PartSums<kWarpgroupThreads, kThreadSums>;
 
   static constexpr int kTurnStride = 20, kTurnFloats = 16 * kTurnStride;
-  static constexpr int kTurnsAt = (Ring::kRingBytes + Ring::kBarrierBytes + 15) / 16 * 16;
+  static constexpr int kTurnsAt = (Ring::kBytes + 15) / 16 * 16;
   static constexpr int kFlagsAt = kTurnsAt + kConsumers * kWarps * kTurnFloats * 4;
   static_assert(kSharedBytes >= kFlagsAt + 4 * kConsumers, "the launch rule's bytes");
   static_assert((kConsumers * kGroupRows - kTileRows) * kStageRowBytes <=
-                    kFlagsAt - Ring::kRingBytes,
+                    kConsumers * kWarps * kTurnFloats * 4,
                 "what is read past the last stage");
-
-  // One part's sums of this warpgroup, added to its totals.
-  static DEVICE void AddPart(const Ring& ring, int consumer, int stages, Turn& turn,
-                             float (&total)[kThreadSums]) {
-    float sum[kThreadSums];
-    ring.template Multiply<kTokens>(
-        stages, turn, Ring::kXBytes + consumer * kGroupRows * kStageRowBytes, 0,
-        [&](int stage) { return ring.full(stage); }, [&](int stage) { return ring.free(stage); },
-        sum);
-#pragma unroll
-    for (int i = 0; i < kThreadSums; ++i) total[i] = Add(total[i], sum[i]);
-  }
 
   // `turned` is the warp's own.
   static DEVICE void StoreGated(const LinearOperands& operands, const typename Units::Place& at,
@@ -115,23 +135,29 @@ struct LinearNarrow {
   }
 
   static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
+    typename Ring::Reader reader(ring, operands, consumer);
     WaitForPriorGrid();
-    const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
-    auto* turned = reinterpret_cast<float*>(SharedMemory() + kTurnsAt) +
-                   (consumer * kWarps + warp) * kTurnFloats;
-    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt) + consumer;
-    Turn turn;
     const int unit_count = Units::Count(operands);
     for (int number = blockIdx.x; number < unit_count; number += gridDim.x) {
       const typename Units::Unit unit(operands, number);
+      const int row_begin = typename Units::Place(operands, unit.tile()).row_begin;
       float total[kThreadSums];
 #pragma unroll
       for (int i = 0; i < kThreadSums; ++i) total[i] = 0;
       for (int part = unit.first_part(); part < unit.end_part(); ++part) {
-        AddPart(ring, consumer, PartStages(operands.k, part), turn, total);
+        float sum[kThreadSums];
+        reader.Multiply(operands, row_begin, part, sum);
+#pragma unroll
+        for (int i = 0; i < kThreadSums; ++i) total[i] = Add(total[i], sum[i]);
       }
       if (unit.whole() || Merger::Merge(operands, unit.cut_tile() * kConsumers + consumer,
-                                        unit.first_part(), 1 + consumer, flag, total)) {
+                                        unit.first_part(), 1 + consumer,
+                                        reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt) +
+                                            consumer,
+                                        total)) {
+        // Where it is needed, as registers are few.
+        const int warp = threadIdx.x / kWarpThreads - kWarps;  // of those that multiply
+        auto* turned = reinterpret_cast<float*>(SharedMemory() + kTurnsAt) + warp * kTurnFloats;
         const typename Units::Place at(operands, unit.tile());
         if constexpr (kGated) {
           StoreGated(operands, at, consumer, turned, total);
@@ -142,27 +168,27 @@ struct LinearNarrow {
     }
   }
 
-  static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
-                         const TensorMap& weight) {
+  // `maps`: of x, and of a weight of Elements.
+  template <typename... Maps>
+  static DEVICE void Run(const LinearOperands& operands, const Maps&... maps) {
     const Ring ring{SharedAddress(SharedMemory())};
     if (threadIdx.x == 0) {
-      PrefetchMap(x);
-      PrefetchMap(weight);
-      ring.Init(1, kConsumers * kWarps);
+      (PrefetchMap(maps), ...);
+      ring.Init();
     }
     SyncBlock();
     const int warpgroup = threadIdx.x / kWarpgroupThreads;
-    if constexpr (kConsumers == 4) {  // 96 registers a thread at launch
+    if constexpr (Ring::kRegisters > 0) {
       if (warpgroup == 0) {
         GiveRegisters<24>();
       } else {
-        TakeRegisters<112>();
+        TakeRegisters<Ring::kRegisters>();
       }
     }
     if (warpgroup > 0) {
       Consume(operands, ring, warpgroup - 1);
     } else if (threadIdx.x == 0) {
-      ring.Produce(operands, x, weight);
+      ring.Produce(operands, maps...);
     }
   }
 };

@@ -58,8 +58,7 @@ struct LinearRing {
 
   // What has landed when a stage is full.
   static DEVICE int FullBytes(const LinearOperands& operands) {
-    const int tokens = operands.rows < kTokens ? (operands.rows + 7) / 8 * 8 : kTokens;
-    return kTileRows * kStageRowBytes + tokens * kStageRowBytes;
+    return kTileRows * kStageRowBytes + Units::BoxBytes(operands);
   }
 
   DEVICE void CopyWeight(int stage, const TensorMap& map, const Cursor& at) const {

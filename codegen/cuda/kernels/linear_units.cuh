@@ -22,6 +22,12 @@ struct LinearUnits {
     return (operands.n + kTileRows - 1) / kTileRows;
   }
 
+  // Of a box of x: where there are fewer rows than tiles have, no more than there are.
+  static DEVICE int BoxBytes(const LinearOperands& operands) {
+    const int tokens = operands.rows < kTokens ? (operands.rows + 7) / 8 * 8 : kTokens;
+    return tokens * kStageRowBytes;
+  }
+
   // Where a tile begins.
   struct Place {
     int token_begin, row_begin;
