@@ -34,17 +34,24 @@ struct SlotRows {
   SlotRows& operator=(SlotRows&&) = default;
 };
 
-// Joins the parts of `slot`. Copies nothing when it is one part that is not transposed.
+// Joins the parts of `slot`. Copies nothing when it is one part that is neither transposed nor has
+// scales apart.
 // REQUIRES: `slot` and `tensors` are of a checked plan (ir/plan_check.h).
 absl::StatusOr<SlotRows> RowsOfSlot(const plan::WeightSlotT& slot,
                                     absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
                                     const TensorReader& reader);
 
+// A whole tensor of rank 1 or more. An f8e4m3_128 that its file has as f8e4m3 gets its scales;
+// DATA_LOSS where one is none: not finite, or 256 or more.
+absl::StatusOr<SlotRows> RowsOfTensor(uint32_t tensor,
+                                      absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
+                                      const TensorReader& reader);
+
 // The rows of a slot in pieces that follow each other: those of each part where the reader has
 // them.
 struct SlotPieces {
   std::vector<absl::Span<const uint8_t>> pieces;  // of whole rows, not aligned
-  SlotRows copied;                                // holds the one piece where a part is transposed
+  SlotRows copied;  // holds the one piece where a part is transposed or has scales apart
 };
 absl::StatusOr<SlotPieces> PiecesOfSlot(const plan::WeightSlotT& slot,
                                         absl::Span<const std::unique_ptr<plan::TensorT>> tensors,

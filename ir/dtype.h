@@ -28,6 +28,10 @@ absl::string_view DTypeText(DType dtype);
 std::optional<DType> ParseDType(absl::string_view text);
 
 inline bool IsBlockType(DType dtype) { return InfoOf(dtype).block_elements > 1; }
+// Blocks of integers, which the CPU multiplies with integers.
+inline bool IsIntegerBlockType(DType dtype) {
+  return IsBlockType(dtype) && dtype != DType::kF8E4M3_128;
+}
 // A float that stands for itself, and so may be that of an activation; an f8e4m3 needs a scale
 // beside it.
 inline bool IsFloat(DType dtype) {

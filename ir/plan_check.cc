@@ -10,6 +10,7 @@
 #include "ir/dtype.h"
 #include "ir/op.h"
 #include "ir/status.h"
+#include "ir/weight_scales.h"
 
 namespace quire {
 namespace {
@@ -50,8 +51,25 @@ absl::StatusOr<DType> DTypeOf(absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat("element type \"", text, "\" is not known"));
 }
 
+// Of f8e4m3 elements of type `type`: one, one a row, or one for each 128 rows and columns.
+absl::Status CheckScale(const Type& type, int32_t scale, const plan::PlanT& plan) {
+  if (static_cast<size_t>(scale) >= plan.tensors.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no tensor ", scale, " of scales"));
+  }
+  const plan::TensorT& scales = *plan.tensors[static_cast<size_t>(scale)];
+  QUIRE_ASSIGN_OR_RETURN(const Type found, TypeOfTensor(scales.dtype, scales.extents));
+  if (type.rank() == 2 && IsFloat(found.dtype) &&
+      WeightScalesOf(scales.extents, type.extents[0].value(), type.extents[1].value())
+          .has_value()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(scales.name, ", ", found.ToString(), ", are no scales of ", type.ToString()));
+}
+
 absl::Status CheckTensor(const plan::TensorT& tensor, const plan::PlanT& plan) {
-  QUIRE_ASSIGN_OR_RETURN(const Type type, TypeOfTensor(tensor.dtype, tensor.extents));
+  QUIRE_ASSIGN_OR_RETURN(const Type type, StoredTypeOf(tensor));
+  if (tensor.scale >= 0) QUIRE_RETURN_IF_ERROR(CheckScale(type, tensor.scale, plan));
   if (tensor.file >= plan.files.size()) {
     return absl::InvalidArgumentError(absl::StrCat("there is no file ", tensor.file));
   }
@@ -239,6 +257,16 @@ absl::StatusOr<Type> TypeOfValue(const plan::ValueT& value) {
     }
   }
   QUIRE_RETURN_IF_ERROR(CheckType(type));
+  return type;
+}
+
+absl::StatusOr<Type> StoredTypeOf(const plan::TensorT& tensor) {
+  QUIRE_ASSIGN_OR_RETURN(Type type, TypeOfTensor(tensor.dtype, tensor.extents));
+  if (tensor.scale < 0) return type;
+  if (type.dtype != DType::kF8E4M3_128) {
+    return absl::InvalidArgumentError(absl::StrCat(tensor.dtype, " has no scales apart"));
+  }
+  type.dtype = DType::kF8E4M3;
   return type;
 }
 

@@ -5,7 +5,8 @@
 //   (1) no table is null where the schema's text does not say so; every dtype, extent and
 //   layout-free
 //       text parses; extents are positive and their products do not overflow;
-//   (2) a tensor lies inside its file, and its bytes are what its type takes;
+//   (2) a tensor lies inside its file, and its bytes are what its type there takes; the tensor of
+//       its scales has as many as it wants;
 //   (3) a weight slot's parts are rows of tensors of its own dtype and trailing extents, and add up
 //   to
 //       its rows; a packed slot's bytes are one section of the file;
@@ -50,6 +51,8 @@ absl::Status PlanError(absl::string_view table, size_t index, absl::string_view 
 absl::StatusOr<Type> TypeOfTensor(absl::string_view dtype, absl::Span<const int64_t> extents);
 // Likewise for a value of a program, whose first extent may be "T" or "R".
 absl::StatusOr<Type> TypeOfValue(const plan::ValueT& value);
+// A tensor's type as its file has it.
+absl::StatusOr<Type> StoredTypeOf(const plan::TensorT& tensor);
 // Bytes of a tensor of this type. REQUIRES: TypeOfTensor accepted it.
 uint64_t BytesOfTensor(const Type& type);
 

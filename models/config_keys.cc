@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ir/status.h"
+#include "models/import/fp8.h"
 #include "models/import/json.h"
 
 namespace quire {
@@ -156,6 +157,10 @@ absl::Status RefuseUnknownKeys(const ConfigReader& config, const nlohmann::json&
       continue;
     }
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    if (key == "quantization_config" && !json.at(key).is_null()) {
+      QUIRE_RETURN_IF_ERROR(CheckFp8Config(json, config.file(), allowed));
+      continue;
+    }
     // A key of a nested object is "outer.inner" and never in the tables.
     const auto found = json.find(key);
     std::string value = key, supported;

@@ -101,12 +101,13 @@ absl::Status WeightsMap::Check(const WeightRequest& request, const TensorInfo* t
   // Names the supported types if it has none of them.
   QUIRE_RETURN_IF_ERROR(checkpoint_.Require(tensor->name).status());
   const bool vector = request.extents.size() == 1;
-  if (*tensor->dtype == DType::kI32 || (vector && !IsFloat(*tensor->dtype))) {
-    return WithLine(
-        WithLine(absl::UnimplementedError(absl::StrCat("tensor ", tensor->name, " has elements of ",
-                                                       DTypeText(*tensor->dtype))),
-                 "from", checkpoint_.path()),
-        "allowed", vector ? "f32, f16, bf16" : "float and block types");
+  const bool lacks_scales = *tensor->dtype == DType::kF8E4M3;
+  if (*tensor->dtype == DType::kI32 || lacks_scales || (vector && !IsFloat(*tensor->dtype))) {
+    return WithLine(WithLine(absl::UnimplementedError(absl::StrCat(
+                                 "tensor ", tensor->name, " has elements of ",
+                                 DTypeText(*tensor->dtype), lacks_scales ? " and no scales" : "")),
+                             "from", checkpoint_.path()),
+                    "allowed", vector ? "f32, f16, bf16" : "float and block types");
   }
   return absl::OkStatus();
 }

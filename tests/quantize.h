@@ -68,6 +68,12 @@ inline void Quantize32(const float* x, int bits, bool with_min, uint8_t* out) {
   if (bits == 5) Put32(high_bits, fifth);
 }
 
+inline void QuantizeF8E4M3_128(const float* x, uint8_t* out) {
+  const float scale = MaxMagnitude(x, 128) / 448;
+  Put32(out, std::bit_cast<uint32_t>(scale));
+  for (int i = 0; i < 128; ++i) out[4 + i] = F32ToF8E4M3(scale == 0 ? 0.0f : x[i] / scale);
+}
+
 inline void QuantizeQ8_0(const float* x, uint8_t* out) {
   const float step = PutScale(out, MaxMagnitude(x, 32) / 127);
   for (int i = 0; i < 32; ++i) out[2 + i] = static_cast<uint8_t>(Level(x[i], step, -127, 127));
@@ -138,6 +144,8 @@ inline void QuantizeBlock(DType dtype, const float* x, uint8_t* out) {
     case DType::kF8E4M3:
       *out = F32ToF8E4M3(*x);
       return;
+    case DType::kF8E4M3_128:
+      return QuantizeF8E4M3_128(x, out);
     case DType::kI32:
       return Put32(out, static_cast<uint32_t>(std::lround(*x)));
     case DType::kQ4_0:

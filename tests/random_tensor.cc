@@ -107,6 +107,12 @@ std::vector<uint8_t> RandomBytes(absl::string_view name, const Type& type) {
       Append(&bytes, &whole, sizeof(whole));
     } else if (type.dtype == DType::kF8E4M3) {
       bytes.push_back(F32ToF8E4M3(single));
+    } else if (type.dtype == DType::kF8E4M3_128) {
+      // 128 of one scale, which is a float near 2^-6.
+      const size_t in_block = bytes.size() % static_cast<size_t>(InfoOf(type.dtype).block_bytes);
+      const float scale = 0x1.1p-6f + 0x1p-9f * static_cast<float>(bytes.size() / 132 % 7);
+      if (in_block == 0) Append(&bytes, &scale, sizeof(scale));
+      bytes.push_back(F32ToF8E4M3(single / scale));
     } else {
       // Rounded from double once; the value then is a float's, too.
       const auto rounded = static_cast<float>(reference::RoundTo(type.dtype, value));

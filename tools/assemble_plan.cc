@@ -53,7 +53,9 @@ std::string RelativeToPlan(const std::string& path, const std::string& plan_path
 absl::Status AddTensors(const Checkpoint& checkpoint, const Module& module,
                         const std::string& plan_path, plan::PlanT* plan) {
   std::vector<int> file_index(checkpoint.files().size(), -1);
-  for (const std::string& name : WeightNames(module)) {
+  std::vector<std::string> names = WeightNames(module);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string name = names[i];
     QUIRE_ASSIGN_OR_RETURN(const TensorInfo* info, checkpoint.Require(name));
     int& file = file_index[static_cast<size_t>(info->file)];
     if (file < 0) {
@@ -73,6 +75,12 @@ absl::Status AddTensors(const Checkpoint& checkpoint, const Module& module,
     tensor->file = static_cast<uint32_t>(file);
     tensor->offset = info->offset;
     tensor->bytes = info->bytes;
+    if (!info->scale.empty()) {
+      // Behind all that the module names, unless it is one of them.
+      const auto found = std::find(names.begin(), names.end(), info->scale);
+      tensor->scale = static_cast<int32_t>(found - names.begin());
+      if (found == names.end()) names.push_back(info->scale);
+    }
     plan->tensors.push_back(std::move(tensor));
   }
   return absl::OkStatus();
@@ -98,12 +106,14 @@ Target WantedTarget(const TargetRequest& request, const plan::PlanT& plan) {
   return target;
 }
 
-// What is stored beside the weights and decides nothing: rope's frequencies, positions and GPT-2's
-// causal masks, which follow from the configuration, and BART's bias of the logits, which was seen
-// to be zero (models/encoder_decoder.h).
+// What is stored beside the weights and decides nothing: rope's frequencies, positions, by what
+// activations would be rounded to 8 bits (models/import/fp8.h) and GPT-2's causal masks, which
+// follow from the configuration, and BART's bias of the logits, which was seen to be zero
+// (models/encoder_decoder.h).
 bool IsBuffer(const TensorInfo& tensor) {
   return absl::EndsWith(tensor.name, ".inv_freq") || absl::EndsWith(tensor.name, "position_ids") ||
          absl::EndsWith(tensor.name, ".masked_bias") || tensor.name == "final_logits_bias" ||
+         absl::EndsWith(tensor.name, ".input_scale") ||
          (absl::EndsWith(tensor.name, ".attn.bias") && tensor.extents.size() == 4);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "ir/dtype.h"
 #include "ir/file.h"
+#include "ir/plan_check.h"
 #include "ir/reference/dequantize.h"
 #include "ir/status.h"
 #include "models/import/gguf.h"
@@ -37,7 +38,9 @@ absl::Status CompareTensor(const plan::TensorT& wanted, const plan::WeightFileT&
   const auto same = std::find_if(found.begin(), found.end(), [&](const TensorInfo& tensor) {
     return tensor.name == wanted.name;
   });
-  const std::string expected = PlaceText(wanted.dtype, wanted.extents, wanted.offset);
+  const absl::string_view stored =
+      wanted.scale < 0 ? absl::string_view(wanted.dtype) : DTypeText(DType::kF8E4M3);
+  const std::string expected = PlaceText(stored, wanted.extents, wanted.offset);
   std::string place = "none of that name";
   if (same != found.end()) {
     const absl::string_view dtype =
@@ -75,7 +78,8 @@ absl::Status CheckFinite(const plan::PlanT& plan, const TensorFiles& files) {
   std::vector<double> values;
   for (uint32_t i = 0; i < plan.tensors.size(); ++i) {
     const plan::TensorT& tensor = *plan.tensors[i];
-    const DType dtype = *ParseDType(tensor.dtype);
+    QUIRE_ASSIGN_OR_RETURN(const Type type, StoredTypeOf(tensor));
+    const DType dtype = type.dtype;
     QUIRE_ASSIGN_OR_RETURN(absl::Span<const uint8_t> bytes, files.Read(i));
     for (int64_t first = 0; !bytes.empty(); first += kPart) {
       const auto part =

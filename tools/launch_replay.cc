@@ -81,7 +81,7 @@ class Maker {
     clone->type = Wide(op.type);
     for (size_t i = 0; i < clone->operands.size(); ++i) {
       if (op.Is(OpKind::kLinear) && i == 0 && rounding_.quantizes &&
-          IsBlockType(op.operand(1)->type.dtype)) {
+          IsIntegerBlockType(op.operand(1)->type.dtype)) {
         QUIRE_ASSIGN_OR_RETURN(clone->operands[0], Quantized(*op.operand(0)));
         continue;
       }

@@ -54,7 +54,7 @@ Tensor Reshaped(Tensor tensor, const Type& type) {
 
 // Columns of a block type that share a scale.
 int64_t ScaleColumns(DType dtype) {
-  if (!IsBlockType(dtype)) return 0;
+  if (!IsIntegerBlockType(dtype)) return 0;
   return dtype == DType::kQ6_K ? 16 : 32;
 }
 
@@ -163,13 +163,14 @@ absl::StatusOr<Tensor> LaunchVerifier::WeightOf(const Op& expression, bool minim
     for (size_t i = 0; i < plan_.tensors.size(); ++i) {
       const plan::TensorT& stored = *plan_.tensors[i];
       if (stored.name != name) continue;
-      QUIRE_ASSIGN_OR_RETURN(const auto bytes, files_.Read(static_cast<uint32_t>(i)));
+      QUIRE_ASSIGN_OR_RETURN(const SlotRows rows,
+                             RowsOfTensor(static_cast<uint32_t>(i), plan_.tensors, files_));
       QUIRE_ASSIGN_OR_RETURN(Tensor value, Tensor::Zeros(stored.extents));
       const DType dtype = *ParseDType(stored.dtype);
       if (!minimum) {
-        QUIRE_RETURN_IF_ERROR(Dequantize(dtype, bytes, absl::MakeSpan(value.values)));
+        QUIRE_RETURN_IF_ERROR(Dequantize(dtype, rows.bytes, absl::MakeSpan(value.values)));
       } else {
-        MinimumsOf(dtype, bytes, absl::MakeSpan(value.values));
+        MinimumsOf(dtype, rows.bytes, absl::MakeSpan(value.values));
       }
       return value;
     }

@@ -81,10 +81,11 @@ absl::StatusOr<reference::Tensor> ReadTensor(const plan::PlanT& plan, const Tens
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const plan::TensorT& tensor = *plan.tensors[i];
     if (tensor.name != name) continue;
-    QUIRE_ASSIGN_OR_RETURN(absl::Span<const uint8_t> bytes, files.Read(static_cast<uint32_t>(i)));
+    QUIRE_ASSIGN_OR_RETURN(const SlotRows rows,
+                           RowsOfTensor(static_cast<uint32_t>(i), plan.tensors, files));
     QUIRE_ASSIGN_OR_RETURN(reference::Tensor value, reference::Tensor::Zeros(tensor.extents));
     QUIRE_RETURN_IF_ERROR(
-        Dequantize(*ParseDType(tensor.dtype), bytes, absl::MakeSpan(value.values)));
+        Dequantize(*ParseDType(tensor.dtype), rows.bytes, absl::MakeSpan(value.values)));
     return value;
   }
   return absl::DataLossError(

@@ -18,7 +18,8 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
       return absl::UnimplementedError(
           absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: neither norm nor act"));
     }
-    return IsBlockType(linear->weight) ? EmitQuantLinear(*linear, isa) : EmitFloatLinear(*linear);
+    return IsIntegerBlockType(linear->weight) ? EmitQuantLinear(*linear, isa)
+                                              : EmitFloatLinear(*linear);
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     if (attention->x != DType::kF32) {

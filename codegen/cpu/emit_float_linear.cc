@@ -1,4 +1,5 @@
-// linear with f32, f16 or bf16 weights: y = fma chain over k in order, one chain for each output.
+// linear with f32, f16, bf16 or f8e4m3_128 weights: y = fma chain over k in order, one chain for
+// each output. A weight of f8e4m3_128 is its element times its scale, rounded to f32.
 //
 // A tile is up to 64 outputs (four vectors, one lane an output) by up to 6 rows. Columns are walked
 // in slabs, so that a strip's slab stays in the second-level cache while many rows pass over it;
@@ -24,7 +25,10 @@ const std::vector<int> kTileHeights = {6, 2, 1};
 class FloatLinear {
  public:
   explicit FloatLinear(const LinearSpec& spec)
-      : spec_(spec), element_bytes_(InfoOf(spec.weight).block_bytes) {}
+      : spec_(spec),
+        is_scaled_(spec.weight == DType::kF8E4M3_128),
+        block_(InfoOf(spec.weight).block_elements),
+        block_bytes_(InfoOf(spec.weight).block_bytes) {}
 
   std::string Emit() {
     p_ = BeginLinear(w_);
@@ -46,8 +50,9 @@ class FloatLinear {
   void Strip(const V& strip, int outputs) {
     const int vectors = (outputs + kPackLanes - 1) / kPackLanes;
     const int64_t width = vectors * kPackLanes;
-    const V base = w_.At(p_.weight, w_.Mul(strip, I64(kPackStrip * spec_.k * element_bytes_)));
-    const int64_t slab = std::min<int64_t>(spec_.k, kSlabBytes / (width * element_bytes_));
+    const V base =
+        w_.At(p_.weight, w_.Mul(strip, I64(kPackStrip * (spec_.k / block_) * block_bytes_)));
+    const int64_t slab = std::min<int64_t>(spec_.k, kSlabBytes / (width * block_bytes_) * block_);
     const auto rows = [&](const V& begin, const V& end, bool first, bool last) {
       ForRowTiles(w_, p_.row_begin, p_.row_end, kTileHeights, [&](const V& row, int height) {
         Tile(strip, base, row, height, outputs, begin, end, first, last);
@@ -82,13 +87,7 @@ class FloatLinear {
       }
     }
     const V x = w_.At(p_.x, w_.Mul(row, I64(4 * spec_.k)));
-    w_.For(begin, end, 1, [&](const V& k) {
-      std::vector<V> weights;
-      const V at = w_.At(base, w_.Mul(k, I64(width * element_bytes_)));
-      for (int v = 0; v < vectors; ++v) {
-        weights.push_back(
-            EmitLoad(w_, spec_.weight, w_.At(at, v * kPackLanes * element_bytes_), kPackLanes));
-      }
+    const auto add = [&](const V& k, const std::vector<V>& weights) {
       const V xk = w_.At(x, w_.Mul(k, I64(4)));
       for (int r = 0; r < height; ++r) {
         const V one = w_.Splat(w_.Load("float", w_.At(xk, r * 4 * spec_.k), 4), kPackLanes);
@@ -97,7 +96,33 @@ class FloatLinear {
           w_.Set(sum, w_.Fma(weights[static_cast<size_t>(v)], one, w_.Get(sum)));
         }
       }
-    });
+    };
+    // `vectors` of them, one behind the other.
+    const auto load = [&](DType dtype, const V& at) {
+      std::vector<V> loaded;
+      for (int v = 0; v < vectors; ++v) {
+        const V place = w_.At(at, v * kPackLanes * InfoOf(dtype).block_bytes);
+        loaded.push_back(EmitLoad(w_, dtype, place, kPackLanes));
+      }
+      return loaded;
+    };
+    if (is_scaled_) {
+      w_.For(begin, end, block_, [&](const V& k) {
+        const V block =
+            w_.At(base, w_.Mul(w_.Binary("sdiv", k, I64(block_)), I64(width * block_bytes_)));
+        const std::vector<V> scales = load(DType::kF32, block);
+        w_.For(I64(0), I64(block_), 1, [&](const V& i) {
+          const V at = w_.At(w_.At(block, 4 * width), w_.Mul(i, I64(width)));
+          std::vector<V> weights = load(DType::kF8E4M3, at);
+          for (size_t v = 0; v < weights.size(); ++v) weights[v] = w_.FMul(weights[v], scales[v]);
+          add(w_.Add(k, i), weights);
+        });
+      });
+    } else {
+      w_.For(begin, end, 1, [&](const V& k) {
+        add(k, load(spec_.weight, w_.At(base, w_.Mul(k, I64(width * block_bytes_)))));
+      });
+    }
     LinearSpec plain = spec_;
     if (!last) plain.bias = plain.residual = false;
     for (int r = 0; r < height; ++r) {
@@ -120,7 +145,8 @@ class FloatLinear {
   }
 
   const LinearSpec& spec_;
-  const int64_t element_bytes_;
+  const bool is_scaled_;
+  const int64_t block_, block_bytes_;  // of a row of weights
   LlvmWriter w_;
   LinearParameters p_;
 };

@@ -146,8 +146,28 @@ V EmitRound(LlvmWriter& w, DType dtype, const V& x) {
   return w.Bitcast(w.Binary("shl", wide, Integers(w, x, 16)), x.type);
 }
 
+namespace {
+
+// Bits of an f8e4m3 in the low bytes of i32.
+V EmitFromF8E4M3(LlvmWriter& w, const V& bits, const std::string& type) {
+  const auto integers = [&](int64_t value) { return w.SplatConstant(I32(value), LanesOf(type)); };
+  const V magnitude = w.Binary("and", bits, integers(0x7f));
+  // As f32 it is 2^120 too small, a subnormal where it is one, too.
+  const V number = w.Bitcast(w.Binary("shl", magnitude, integers(20)), type);
+  const V scaled = w.Bitcast(w.FMul(number, Constant(w, number, 0x1p120)), bits.type);
+  const V is_nan = w.Compare("icmp eq", magnitude, integers(0x7f));
+  const V sign = w.Binary("shl", w.Binary("and", bits, integers(0x80)), integers(24));
+  return w.Bitcast(w.Binary("or", w.Select(is_nan, integers(0x7fc00000), scaled), sign), type);
+}
+
+}  // namespace
+
 V EmitLoad(LlvmWriter& w, DType dtype, const V& pointer, int lanes) {
   const std::string f32 = VectorOf(lanes, "float"), i32 = VectorOf(lanes, "i32");
+  if (dtype == DType::kF8E4M3) {
+    return EmitFromF8E4M3(w, w.Convert("zext", w.Load(VectorOf(lanes, "i8"), pointer, 1), i32),
+                          f32);
+  }
   if (dtype == DType::kF16) {
     return w.Convert("fpext", w.Load(VectorOf(lanes, "half"), pointer, 2), f32);
   }

@@ -85,6 +85,7 @@ class RowEmitter {
   V Sum(int64_t count, const std::function<V(const V& i, int lanes, const V& sum)>& add);
   void Embed(const Op& op);
   void EmbedBlocks(const Op& op, const V& row, const View& place);
+  void EmbedScaled(const Op& op, const V& row, const View& place);
   void KvAppend(const Op& op);
 
   // Rotary embedding (emit_row_rope.cc).

@@ -94,7 +94,9 @@ void RowEmitter::Embed(const Op& op) {
       w_.Convert("sext", w_.Load("i32", Address(views_.at(op.operand(1)), {}, I64(0)), 4), "i64");
   const V row = w_.Add(id, I64(op.Int(AttrKind::kOffset)));
   const int64_t n = InnerExtents(op.type).back();
-  if (IsBlockType(table.type.dtype)) {
+  if (table.type.dtype == DType::kF8E4M3_128) {
+    EmbedScaled(op, row, place);
+  } else if (IsBlockType(table.type.dtype)) {
     EmbedBlocks(op, row, place);
   } else if (table.name.find(".rows16") == std::string::npos) {
     const V base = w_.At(pointers_.at(&table), w_.Mul(row, I64(RowBytes(table.type.dtype, n))));
@@ -117,6 +119,29 @@ void RowEmitter::Embed(const Op& op) {
     });
   }
   views_[&op] = place;
+}
+
+// Strips of 64 rows; the last one is narrower. Of each 128 columns the scales, then the elements.
+void RowEmitter::EmbedScaled(const Op& op, const V& row, const View& place) {
+  const Op& table = *op.operand(0);
+  const int64_t n = InnerExtents(op.type).back(),
+                block_bytes = InfoOf(table.type.dtype).block_bytes;
+  const int64_t elements = InfoOf(table.type.dtype).block_elements;
+  const int64_t rows = (table.type.extents[0].value() + kPackLanes - 1) / kPackLanes * kPackLanes;
+  const V strip = w_.Binary("and", row, I64(-kPackStrip)), in_strip = w_.Sub(row, strip);
+  const V width = w_.Intrinsic("smin", "i64", {I64(kPackStrip), w_.Sub(I64(rows), strip)});
+  const V first = w_.At(pointers_.at(&table), w_.Mul(strip, I64(n / elements * block_bytes)));
+  w_.For(I64(0), I64(n), elements, [&](const V& begin) {
+    const V block = w_.At(
+        first, w_.Mul(w_.Mul(w_.Binary("sdiv", begin, I64(elements)), width), I64(block_bytes)));
+    const V scale = EmitLoad(w_, DType::kF32, w_.At(block, w_.Mul(in_strip, I64(4))), 1);
+    const V at = w_.At(w_.At(block, w_.Mul(width, I64(4))), in_strip);
+    w_.For(I64(0), I64(elements), 1, [&](const V& i) {
+      const V element = EmitLoad(w_, DType::kF8E4M3, w_.At(at, w_.Mul(i, width)), 1);
+      w_.Store(EmitRound(w_, op.type.dtype, w_.FMul(element, scale)),
+               Address(place, {}, w_.Add(begin, i)), 4);
+    });
+  });
 }
 
 // Tables of block types are always packed: the caller lays them out so.

@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<CpuKernel>> KernelBuilder::Load(absl::string_view
   QUIRE_ASSIGN_OR_RETURN(const CodeLoader::Code code, loader_->Load(*object));
   QUIRE_ASSIGN_OR_RETURN(kernel->main, code.Find(kMainEntry));
   const auto* linear = std::get_if<LinearSpec>(&kernel->spec);
-  if (linear != nullptr && IsBlockType(linear->weight)) {
+  if (linear != nullptr && IsIntegerBlockType(linear->weight)) {
     QUIRE_ASSIGN_OR_RETURN(kernel->quantize, code.Find(kQuantizeEntry));
   }
   if (std::holds_alternative<AttentionSpec>(kernel->spec)) {

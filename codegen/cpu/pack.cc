@@ -102,6 +102,7 @@ void Unpack(DType dtype, const uint8_t* s, int block, Unpacked* out) {
     case DType::kF16:
     case DType::kBF16:
     case DType::kF8E4M3:
+    case DType::kF8E4M3_128:
     case DType::kI32:
       return;
   }
@@ -194,6 +195,21 @@ void PackStrip(int64_t k, int width, absl::Span<const uint8_t* const> rows, uint
   }
 }
 
+// The same of f8e4m3_128: of each block the scales, then the elements.
+void PackScaledStrip(int64_t k, int width, absl::Span<const uint8_t* const> rows, uint8_t* out) {
+  constexpr int64_t kElements = 128, kScaleBytes = 4;
+  const int64_t row_bytes = kScaleBytes + kElements;
+  std::memset(out, 0, static_cast<size_t>(k / kElements * row_bytes * width));
+  for (int64_t block = 0; block < k / kElements; ++block, out += row_bytes * width) {
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const uint8_t* from = rows[row] + block * row_bytes;
+      std::memcpy(out + row * kScaleBytes, from, kScaleBytes);
+      uint8_t* to = out + width * kScaleBytes + row;
+      for (int64_t i = 0; i < kElements; ++i) to[i * width] = from[kScaleBytes + i];
+    }
+  }
+}
+
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -229,6 +245,7 @@ PackedFormat PackedFormatOf(DType dtype) {
     case DType::kF16:
     case DType::kBF16:
     case DType::kF8E4M3:
+    case DType::kF8E4M3_128:
     case DType::kI32:
       break;
   }
@@ -238,7 +255,7 @@ PackedFormat PackedFormatOf(DType dtype) {
 int64_t PackedBytes(WeightLayout layout, DType dtype, int64_t n, int64_t k) {
   if (layout == WeightLayout::kRows) return n * RowBytes(dtype, k);
   const int64_t padded = RoundUp(n, kPackLanes);
-  if (!IsBlockType(dtype)) return padded * RowBytes(dtype, k);
+  if (!IsIntegerBlockType(dtype)) return padded * RowBytes(dtype, k);
   return padded / kPackLanes * PackedFormatOf(dtype).group_bytes(k);
 }
 
@@ -256,7 +273,7 @@ absl::Status Pack(WeightLayout layout, DType dtype, int64_t k,
   }
   uint8_t* out = packed.data();
   const int64_t step = layout == WeightLayout::kRows ? 1
-                       : IsBlockType(dtype)          ? kPackLanes
+                       : IsIntegerBlockType(dtype)   ? kPackLanes
                                                      : kPackStrip;
   for (int64_t row = 0; row < n; row += step) {
     const absl::Span<const uint8_t* const> some =
@@ -265,11 +282,14 @@ absl::Status Pack(WeightLayout layout, DType dtype, int64_t k,
     if (layout == WeightLayout::kRows) {
       std::memcpy(out, some[0], static_cast<size_t>(RowBytes(dtype, k)));
       out += RowBytes(dtype, k);
-    } else if (IsBlockType(dtype)) {
+    } else if (IsIntegerBlockType(dtype)) {
       PackGroup(dtype, k, some, out);
       out += PackedFormatOf(dtype).group_bytes(k);
     } else if (dtype == DType::kF32 || dtype == DType::kI32) {
       PackStrip<uint32_t>(k, width, some, out);
+      out += width * RowBytes(dtype, k);
+    } else if (dtype == DType::kF8E4M3_128) {
+      PackScaledStrip(k, width, some, out);
       out += width * RowBytes(dtype, k);
     } else if (dtype == DType::kF8E4M3) {
       PackStrip<uint8_t>(k, width, some, out);

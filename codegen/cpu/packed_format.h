@@ -1,8 +1,8 @@
 // Byte layouts of weights in WeightLayout::kRows16, the one place that the packer, the linear
 // kernels and the embedding kernel read them from.
 //
-// Block types. Rows in groups of 16, one lane of a 16-lane vector each; a group's super-blocks
-// follow one another along k. With lane = row % 16, k counted inside a block of 32:
+// Block types of integers. Rows in groups of 16, one lane of a 16-lane vector each; a group's
+// super-blocks follow one another along k. With lane = row % 16, k counted inside a block of 32:
 //
 //   super-block:  [header] block block ...             1 or 8 blocks of 32 columns
 //   header:       K types only: d f16[16], then dmin f16[16] if the type has minimums
@@ -23,6 +23,9 @@
 //
 // Float types. Rows in strips of 64 (the last of N16 % 64 rows, N16 = N rounded up to 16): element
 // (row, k) of a strip of `width` rows is number k * width + row % 64 of the strip.
+//
+// f8e4m3_128. Strips likewise; of each 128 columns the rows' scales, f32[width], then their
+// elements, u8[128][width].
 //
 // Rows beyond N are zero.
 #ifndef QUIRE_CODEGEN_CPU_PACKED_FORMAT_H_
@@ -57,7 +60,7 @@ struct PackedFormat {
   int64_t group_bytes(int64_t k) const { return k / (kPackColumns * blocks()) * super_bytes(); }
 };
 
-// REQUIRES: IsBlockType(dtype).
+// REQUIRES: IsIntegerBlockType(dtype).
 PackedFormat PackedFormatOf(DType dtype);
 
 }  // namespace quire

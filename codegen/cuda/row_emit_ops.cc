@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/cuda/row_emit.h"
@@ -260,11 +260,8 @@ std::string CudaRowEmitter::EvaluateEmbed(const Op& op, const Place& place) {
   const bool fixed = place.IsFixed() && ++fixed_vectors_ <= kMostFixedVectors;
   std::string load;
   if (IsBlockType(dtype)) {
-    std::string type(DTypeText(dtype));
-    type[0] = 'Q';
-    if (absl::EndsWith(type, "k")) type.back() = 'K';
-    load = absl::StrCat("LoadBlocks<", plan_.vector, ", ", type, ">(at_", op.name, ", ",
-                        Flat(place), ")");
+    load = absl::StrCat("LoadBlocks<", plan_.vector, ", ", absl::AsciiStrToUpper(DTypeText(dtype)),
+                        ">(at_", op.name, ", ", Flat(place), ")");
   } else {
     load = absl::StrCat("Load<", plan_.vector, ">(at_", op.name, " + ", Flat(place), ")");
   }

@@ -20,6 +20,12 @@ void DecodeBF16(const uint8_t* b, double* out) { *out = BF16ToF32(U16(b)); }
 void DecodeF8E4M3(const uint8_t* b, double* out) { *out = F8E4M3ToF32(*b); }
 void DecodeI32(const uint8_t* b, double* out) { *out = std::bit_cast<int32_t>(U32(b)); }
 
+// at 0: f32 scale; at 4: f8e4m3 q[128].  scale * q
+void DecodeF8E4M3_128(const uint8_t* b, double* out) {
+  const double scale = std::bit_cast<float>(U32(b));
+  for (int i = 0; i < 128; ++i) out[i] = scale * F8E4M3ToF32(b[4 + i]);
+}
+
 // Element i of 32 as a nibble of 16 bytes: the low nibbles are elements 0..15, the high
 // ones 16..31.
 int Nibble(const uint8_t* b, int i) { return i < 16 ? b[i] & 15 : b[i - 16] >> 4; }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "ir/file.h"
 #include "ir/status.h"
+#include "models/import/fp8.h"
 #include "models/import/gguf.h"
 #include "models/import/json.h"
 #include "models/import/safetensors.h"
@@ -134,7 +135,7 @@ absl::Status Checkpoint::OpenDirectory() {
   QUIRE_ASSIGN_OR_RETURN(index_, has(kSafetensorsFile)
                                      ? ReadSafetensorsFile(directory_, kSafetensorsFile)
                                      : ReadShardedSafetensors(directory_));
-  return absl::OkStatus();
+  return WithPrefix(PairScales(&index_), directory_);
 }
 
 absl::Status Checkpoint::OpenGguf() {

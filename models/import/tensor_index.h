@@ -5,7 +5,8 @@
 // Units:   offsets and lengths in bytes; extents in elements, row-major (the last axis is
 // contiguous). Invariants, checked by the importers before an index is handed out:
 //   (1) offset + bytes <= size of files[file];
-//   (2) bytes == product(extents) * the element type's size, wherever the type's size is known;
+//   (2) bytes == product(extents) * the element type's size, wherever the type's size is known, and
+//       of f8e4m3's where scales are apart;
 //   (3) names are unique, and no two tensors of one file overlap.
 #ifndef QUIRE_MODELS_IMPORT_TENSOR_INDEX_H_
 #define QUIRE_MODELS_IMPORT_TENSOR_INDEX_H_
@@ -33,6 +34,8 @@ struct TensorInfo {
   int file = 0;         // into TensorIndex::files
   uint64_t offset = 0;  // from the start of the file
   uint64_t bytes = 0;
+  // Of an f8e4m3_128 that the file has as f8e4m3: the tensor of its scales (fp8.h).
+  std::string scale = "";
 };
 
 struct TensorIndex {

@@ -21,7 +21,7 @@ constexpr int64_t kProductChunksPerThread = 32;
 int64_t PiecesOf(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
 
 int64_t StripsOf(const LinearSpec& spec) {
-  return PiecesOf(spec.n, IsBlockType(spec.weight) ? 16 : 64);
+  return PiecesOf(spec.n, IsIntegerBlockType(spec.weight) ? 16 : 64);
 }
 
 int64_t BlocksOf(const LinearSpec& spec) { return spec.k / 32; }

@@ -42,6 +42,14 @@ inline std::vector<uint8_t> DrawBlocks(DType type, int64_t elements) {
     std::memcpy(&bytes[at], &scale, 2);
   };
   for (size_t block = 0; block < bytes.size(); block += block_bytes) {
+    if (type == DType::kF8E4M3_128) {
+      const auto scale = static_cast<float>((random.Uniform() * 2 - 1) / 64);
+      std::memcpy(&bytes[block], &scale, 4);
+      for (size_t i = block + 4; i < block + block_bytes; ++i) {
+        if ((bytes[i] & 0x7f) == 0x7f) bytes[i] ^= 1;  // NaN
+      }
+      continue;
+    }
     set(type == DType::kQ6_K ? block + 208 : block);
     if (type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K ||
         type == DType::kQ5_K) {

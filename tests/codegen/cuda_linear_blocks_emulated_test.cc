@@ -62,6 +62,14 @@ namespace q6_k {
 #include <linear_few_blocks.cuh>
 }  // namespace q6_k
 
+#include "tests/codegen/forget_linear_kernels.h"
+
+QUIRE_BLOCKS(f8e4m3_128, F8E4M3_128, 19, 640, 128, Bf16)
+namespace f8e4m3_128 {
+#include <linear_dequantize.cuh>
+#include <linear_few_blocks.cuh>
+}  // namespace f8e4m3_128
+
 namespace {
 
 #define QUIRE_TEST_BLOCKS(name, space, rows, grid)                                               \
@@ -95,6 +103,7 @@ QUIRE_TEST_BLOCKS(Q8_0, q8_0, 3, 2)
 QUIRE_TEST_BLOCKS(Q4_K, q4_k, 5, 1)
 QUIRE_TEST_BLOCKS(Q5_K, q5_k, 1, 1)
 QUIRE_TEST_BLOCKS(Q6_K, q6_k, 9, 2)
+QUIRE_TEST_BLOCKS(F8E4M3_128, f8e4m3_128, 4, 1)
 
 }  // namespace
 }  // namespace quire::emulated

@@ -68,6 +68,14 @@ namespace q6_k {
 }  // namespace q6_k
 #include "tests/codegen/forget_linear_kernels.h"
 
+// Scales in turn, and parts of 128.
+QUIRE_BLOCKS(f8e4m3_128, F8E4M3_128, 40, 640, 128, Bf16)
+namespace f8e4m3_128 {
+#include <linear_blocks_ring.cuh>
+#include <linear_narrow.cuh>
+}  // namespace f8e4m3_128
+#include "tests/codegen/forget_linear_kernels.h"
+
 namespace gated {
 using Pairs = FoursOfQ8_0<true>;
 using Element = Bf16;
@@ -114,6 +122,7 @@ QUIRE_TEST_NARROW(Q8_0, q8_0, 9, 1, 64, 40, 5, 256)
 QUIRE_TEST_NARROW(Q4_K, q4_k, 65, 1, 64, 64, 3, 256)
 QUIRE_TEST_NARROW(Q5_K, q5_k, 8, 1, 128, 64, 3, 256)
 QUIRE_TEST_NARROW(Q6_K, q6_k, 17, 2, 64, 64, 3, 256)
+QUIRE_TEST_NARROW(F8E4M3_128, f8e4m3_128, 11, 1, 64, 64, 3, 128)
 
 TEST(CudaLinearBlocksNarrowEmulatedTest, Gated) {
   constexpr int kRows = 19, kTiles = 2;

@@ -234,7 +234,7 @@ void AddShapes(Cases& cases) {
 void AddTables(Cases& cases) {
   for (const DTypeInfo& info : AllDTypes()) {
     if (info.dtype == DType::kI32 || info.dtype == DType::kF8E4M3) continue;
-    const int width = info.block_elements == 256 ? 512 : info.block_elements == 32 ? 96 : 70;
+    const int width = IsBlockType(info.dtype) ? 3 * info.block_elements : 70;
     cases.Add(
         "func @row(%0: i32[T], %1: $0[37,$1]) {\n"
         "  %v0 = embed %1, %0 : f32[T,$1]\n"

@@ -80,6 +80,14 @@ inline std::vector<uint8_t> RandomRows(DType dtype, int64_t n, int64_t k, uint64
         std::memcpy(&bytes[at], &bits, 2);
         break;
       }
+      case DType::kF8E4M3_128: {
+        const float value = normal(random) / 64;
+        std::memcpy(&bytes[at], &value, 4);
+        for (size_t i = at + 4; i < at + 132; ++i) {
+          if ((bytes[i] & 0x7f) == 0x7f) bytes[i] ^= 1;  // NaN
+        }
+        break;
+      }
       case DType::kQ6_K:
         put_f16(at + 208);
         break;

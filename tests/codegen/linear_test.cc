@@ -51,7 +51,7 @@ class Layer {
     row_cuts.insert(row_cuts.begin(), 0);
     row_cuts.push_back(rows);
     strip_cuts.insert(strip_cuts.begin(), 0);
-    const int64_t strip = IsBlockType(spec.weight) ? 16 : 64;
+    const int64_t strip = IsIntegerBlockType(spec.weight) ? 16 : 64;
     strip_cuts.push_back((spec.n + strip - 1) / strip);
     for (size_t i = 0; (*kernel)->quantize != nullptr && i + 1 < row_cuts.size(); ++i) {
       reinterpret_cast<QuantizeEntry>((*kernel)->quantize)(x.data(), blocks.data(), row_cuts[i],
@@ -98,7 +98,7 @@ void ExpectMatchesReference(const Case& c) {
   const LinearSpec& spec = c.spec;
   const std::vector<float> y = layer.Run(TestedIsas()[0]);
   ASSERT_EQ(static_cast<int64_t>(y.size()), c.rows * spec.n);
-  const bool quantized = IsBlockType(spec.weight);
+  const bool quantized = IsIntegerBlockType(spec.weight);
   constexpr double kEpsilon = 0x1p-24;
   for (int64_t n = 0; n < spec.n; ++n) {
     const std::vector<double> w = DequantizedRow(spec.weight, layer.stored, spec.k, n);
@@ -162,15 +162,17 @@ class LinearTest : public testing::TestWithParam<DType> {};
 
 TEST_P(LinearTest, MatchesDoublePrecision) {
   const DType dtype = GetParam();
-  const bool super = InfoOf(dtype).block_elements == 256;
-  const std::vector<int64_t> ks =
-      super ? std::vector<int64_t>{256, 1536} : std::vector<int64_t>{32, 64, 96, 576, 1536};
+  const int64_t block = InfoOf(dtype).block_elements;
+  std::vector<int64_t> ks;
+  for (int64_t k : {32, 64, 96, 128, 256, 576, 1536}) {
+    if (k % block == 0) ks.push_back(k);
+  }
   for (int64_t k : ks) {
     for (auto [n, rows] : {std::pair<int64_t, int64_t>{16, 1}, {1, 3}, {33, 7}, {200, 17}}) {
       ExpectMatchesReference({Spec(n, k, dtype, (n & 1) != 0, (rows & 2) != 0), rows});
     }
   }
-  ExpectMatchesReference({Spec(64, super ? 512 : 64, dtype, true, true), 64});
+  ExpectMatchesReference({Spec(64, 2 * std::max<int64_t>(block, 32), dtype, true, true), 64});
 }
 
 TEST_P(LinearTest, OddColumnsOfFloatWeights) {
@@ -182,7 +184,7 @@ TEST_P(LinearTest, OddColumnsOfFloatWeights) {
 TEST_P(LinearTest, BitsDependOnNoDivisionOfWork) {
   const Isa host = TestedIsas()[0];
   // Enough columns that float weights take several slabs.
-  const int64_t k = IsBlockType(GetParam()) ? 1536 : 3000;
+  const int64_t k = IsIntegerBlockType(GetParam()) ? 1536 : IsBlockType(GetParam()) ? 8192 : 3000;
   Layer layer({Spec(150, k, GetParam(), true, true), 19});
   const std::vector<float> whole = layer.Run(host);
   std::vector<int64_t> each_row;

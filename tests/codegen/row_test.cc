@@ -135,7 +135,7 @@ TEST(RowTest, EmbedsFromEveryTypeInBothLayouts) {
   for (const DTypeInfo& info : AllDTypes()) {
     if (info.dtype == DType::kI32 || info.dtype == DType::kF8E4M3) continue;
     for (const char* suffix : {"", ".rows16"}) {
-      const int64_t k = info.block_elements == 256 ? 512 : info.block_elements == 32 ? 96 : 70;
+      const int64_t k = IsBlockType(info.dtype) ? 3 * info.block_elements : 70;
       for (int64_t n : {1, 37, 200}) {
         ExpectMatches({absl::Substitute("func @row(%0: i32[T], %1$0: $1[$2,$3]) {\n"
                                         "  %v0 = embed %1$0, %0 : f32[T,$3]\n"

@@ -42,8 +42,8 @@ TEST(DequantizeTest, MatchesTheRecordedBlocks) {
           << type << " element " << i;
     }
   }
-  EXPECT_EQ(seen.size(), AllDTypes().size() - 3)
-      << "all but f32 and i32, and f8e4m3, which GGUF has not";
+  EXPECT_EQ(seen.size(), AllDTypes().size() - 4)
+      << "all but f32 and i32, and f8e4m3 and f8e4m3_128, which GGUF has not";
 }
 
 TEST(DequantizeTest, PlainNumbersAreThemselves) {
@@ -54,6 +54,18 @@ TEST(DequantizeTest, PlainNumbersAreThemselves) {
   EXPECT_EQ(f32[0], -2.5);
   EXPECT_EQ(i32[0], -1071644672.0);
   EXPECT_EQ(i32[1], -2.0);
+}
+
+TEST(DequantizeTest, EightBitFloatsHaveAScale) {
+  std::vector<uint8_t> bytes(132, 0x00);
+  bytes[2] = 0x40, bytes[3] = 0x40;                     // 3
+  bytes[4] = 0x38, bytes[5] = 0xfe, bytes[131] = 0x01;  // 1, -448, 2^-9
+  std::vector<double> values(128, -1);
+  ASSERT_TRUE(Dequantize(DType::kF8E4M3_128, bytes, absl::MakeSpan(values)).ok());
+  EXPECT_EQ(values[0], 3);
+  EXPECT_EQ(values[1], -1344);
+  EXPECT_EQ(values[2], 0);
+  EXPECT_EQ(values[127], 3 * 0x1p-9);
 }
 
 TEST(DequantizeTest, RefusesBytesThatAreNotTheElements) {
@@ -103,6 +115,8 @@ double ErrorBound(DType dtype, absl::Span<const float> block) {
       return magnitude * std::ldexp(1.0, -8);
     case DType::kF8E4M3:
       return magnitude < 0x1p-6 ? 0x1p-10 : magnitude / 16;
+    case DType::kF8E4M3_128:
+      return magnitude / 16 * (1 + 0x1p-22);
     case DType::kI32:
       return 0.5;
     case DType::kQ4_0:

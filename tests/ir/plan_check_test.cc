@@ -32,6 +32,14 @@ plan::KernelBinaryT* AddBinary(plan::PlanT& p, const char* architecture) {
   return binaries.back().get();
 }
 
+// Makes the first tensor one of 8-bit floats whose scales are tensor `scale`.
+void ScaleFirst(plan::PlanT& p, int32_t scale) {
+  plan::TensorT& tensor = *p.tensors[0];
+  tensor.dtype = "f8e4m3_128";
+  tensor.extents = {6, 128};
+  tensor.scale = scale;
+}
+
 const Damage kDamages[] = {
     {"NoModel", [](auto& p) { p.model.reset(); }, "model: is missing"},
     {"NoVocabulary", [](auto& p) { p.model->vocabulary = 0; }, "vocabulary=0"},
@@ -48,6 +56,10 @@ const Damage kDamages[] = {
     {"TensorBeyondFile", [](auto& p) { p.tensors[1]->offset = 833; }, "reach beyond"},
     {"TensorOffsetOverflow", [](auto& p) { p.tensors[1]->offset = ~uint64_t{0} - 100; },
      "reach beyond"},
+    {"TensorScaleOfOtherType", [](auto& p) { p.tensors[0]->scale = 1; }, "f32 has no scales apart"},
+    {"TensorWithoutItsScale", [](auto& p) { ScaleFirst(p, 7); }, "there is no tensor 7 of scales"},
+    {"TensorWithOtherScales", [](auto& p) { ScaleFirst(p, 1); },
+     "head.t, f32[16,12], are no scales of f8e4m3[6,128]"},
     {"TensorTwice", [](auto& p) { p.tensors[1]->name = "emb"; }, "emb stands twice"},
     {"PartTensor", [](auto& p) { Target(p).weights[0]->parts[0]->tensor = 2; },
      "there is no tensor 2"},

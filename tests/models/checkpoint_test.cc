@@ -89,11 +89,12 @@ TEST_F(CheckpointTest, UnsupportedTypesAreRefusedWhenAskedFor) {
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   EXPECT_NE(checkpoint->Find("position_ids"), nullptr);
   EXPECT_EQ(checkpoint->Require("position_ids").status(),
-            absl::UnimplementedError(absl::StrCat(
-                "position_ids: the element type I64 is not supported\n  from: ",
-                dir_.File("model.safetensors"),
-                "\n  allowed: f32, f16, bf16, i32, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, "
-                "q6_k")));
+            absl::UnimplementedError(
+                absl::StrCat("position_ids: the element type I64 is not supported\n  from: ",
+                             dir_.File("model.safetensors"),
+                             "\n  allowed: f32, f16, bf16, f8e4m3, i32, f8e4m3_128, q4_0, q4_1, "
+                             "q5_0, q5_1, q8_0, q4_k, q5_k, "
+                             "q6_k")));
 }
 
 TEST_F(CheckpointTest, OpensAGgufWhateverItsName) {

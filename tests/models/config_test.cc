@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"llama_gqa_tied", R"({"is_encoder_decoder": true})",
              "is_encoder_decoder=true is not supported"},
         Case{"llama_gqa_tied", R"({"quantization_config": {"bits": 4}})",
-             "key quantization_config is not known"},
+             "quantization_config.quant_method"},
         Case{"llama_gqa_tied", R"({"hidden_size": 1e3})", "hidden_size=1000.0 is a fraction"},
         Case{"qwen2_window", R"({"layer_types": ["full_attention", "chunked_attention"]})",
              "holds chunked_attention"},

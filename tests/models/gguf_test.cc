@@ -144,12 +144,12 @@ TEST(GgufTest, ReversesDimsAndPlacesTensors) {
   EXPECT_EQ(gguf->tensors[4].dtype_text, "type 1234");
 }
 
-TEST(GgufTest, EveryDTypeButF8E4M3HasATensorType) {
+TEST(GgufTest, EveryDTypeButThoseOfF8E4M3HasATensorType) {
   const std::pair<uint32_t, DType> types[] = {
       {0, DType::kF32},   {1, DType::kF16},   {2, DType::kQ4_0}, {3, DType::kQ4_1},
       {6, DType::kQ5_0},  {7, DType::kQ5_1},  {8, DType::kQ8_0}, {12, DType::kQ4_K},
       {13, DType::kQ5_K}, {14, DType::kQ6_K}, {26, DType::kI32}, {30, DType::kBF16}};
-  EXPECT_EQ(std::size(types) + 1, AllDTypes().size());
+  EXPECT_EQ(std::size(types) + 2, AllDTypes().size());
   for (const auto& [number, dtype] : types) {
     const size_t bytes = RowBytes(dtype, 512);
     const auto gguf = Parse(GgufWriter().Tensor("t", number, {512}, BytesFor("t", bytes)).Build());

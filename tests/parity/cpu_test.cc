@@ -42,7 +42,7 @@ bool HasBlocks(const Loaded& loaded) {
                      [](const auto& kernel) {
                        const absl::StatusOr<KernelSpec> spec = ParseSpec(kernel->spec);
                        const auto* linear = spec.ok() ? std::get_if<LinearSpec>(&*spec) : nullptr;
-                       return linear != nullptr && IsBlockType(linear->weight);
+                       return linear != nullptr && IsIntegerBlockType(linear->weight);
                      });
 }
 

@@ -22,14 +22,32 @@ namespace {
 
 using testing::Fixture;
 
+// The numbers of a tensor, of elements of `dtype` in its file.
+absl::StatusOr<reference::Tensor> ReadTensor(const Checkpoint& checkpoint, const TensorInfo& info,
+                                             DType dtype) {
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(checkpoint.PathOf(info)));
+  QUIRE_ASSIGN_OR_RETURN(reference::Tensor tensor, reference::Tensor::Zeros(info.extents));
+  QUIRE_RETURN_IF_ERROR(Dequantize(dtype, file.bytes().subspan(info.offset, info.bytes),
+                                   absl::MakeSpan(tensor.values)));
+  return tensor;
+}
+
 // Gives the checkpoint's tensors to the interpreter.
 reference::WeightFn WeightsOf(const Checkpoint& checkpoint) {
   return [&checkpoint](absl::string_view name, const Type&) -> absl::StatusOr<reference::Tensor> {
     QUIRE_ASSIGN_OR_RETURN(const TensorInfo* info, checkpoint.Require(name));
-    QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(checkpoint.PathOf(*info)));
-    QUIRE_ASSIGN_OR_RETURN(reference::Tensor tensor, reference::Tensor::Zeros(info->extents));
-    QUIRE_RETURN_IF_ERROR(Dequantize(*info->dtype, file.bytes().subspan(info->offset, info->bytes),
-                                     absl::MakeSpan(tensor.values)));
+    if (info->scale.empty()) return ReadTensor(checkpoint, *info, *info->dtype);
+    QUIRE_ASSIGN_OR_RETURN(reference::Tensor tensor, ReadTensor(checkpoint, *info, DType::kF8E4M3));
+    QUIRE_ASSIGN_OR_RETURN(const TensorInfo* scale, checkpoint.Require(info->scale));
+    QUIRE_ASSIGN_OR_RETURN(const reference::Tensor scales,
+                           ReadTensor(checkpoint, *scale, *scale->dtype));
+    const size_t columns = static_cast<size_t>(info->extents[1]);
+    const bool by_block = scales.values.size() > 1 && scale->extents[0] != info->extents[0];
+    for (size_t i = 0; i < tensor.values.size(); ++i) {
+      const size_t row = i / columns, column = i % columns;
+      tensor.values[i] *= by_block ? scales.values[row / 128 * (columns / 128) + column / 128]
+                                   : scales.values[scales.values.size() > 1 ? row : 0];
+    }
     return tensor;
   };
 }

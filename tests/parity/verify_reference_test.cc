@@ -41,8 +41,9 @@ TEST_P(VerifyReferenceTest, AllowsWhatStoringInSixteenBitsCosts) {
     QUIRE_ASSIGN_OR_RETURN(reference::Tensor tensor, reference::Tensor::Zeros(extents));
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       if (plan.tensors[i]->name != name) continue;
-      QUIRE_ASSIGN_OR_RETURN(auto bytes, files.Read(static_cast<uint32_t>(i)));
-      QUIRE_RETURN_IF_ERROR(Dequantize(type.dtype, bytes, absl::MakeSpan(tensor.values)));
+      QUIRE_ASSIGN_OR_RETURN(const SlotRows rows,
+                             RowsOfTensor(static_cast<uint32_t>(i), plan.tensors, files));
+      QUIRE_RETURN_IF_ERROR(Dequantize(type.dtype, rows.bytes, absl::MakeSpan(tensor.values)));
     }
     return tensor;
   };

@@ -1,5 +1,6 @@
 #include "runtime/weights.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "gmock/gmock.h"
@@ -139,6 +140,70 @@ TEST_F(WeightsTest, PiecesAreTheSameBytes) {
     std::string joined;
     for (const auto& piece : pieces->pieces) joined += Text(piece);
     EXPECT_EQ(joined, Text(whole->bytes)) << slot.name;
+  }
+}
+
+TEST_F(WeightsTest, EightBitFloatsGetTheirScales) {
+  // Of [130,256]: a scale for each 128 rows and columns, for each row, for all.
+  const std::string elements = BytesFor("elements", 130 * 256);
+  const float by_block[] = {1, 2, 3, 4};
+  std::string bytes = elements;
+  for (float scale : by_block) bytes += testing::LittleEndian(scale);
+  for (int row = 0; row < 130; ++row) {
+    bytes += testing::LittleEndian(F32ToBF16(static_cast<float>(row)));
+  }
+  plan_.files[0]->bytes = bytes.size();
+  plan_.files[0]->fingerprint = Fingerprint(AsBytes(bytes));
+  dir_.Write("w.safetensors", bytes);
+  const auto expect = [&](const auto& scale_of) {
+    plan_.targets[0]->weights.clear();
+    plan_.targets[0]->programs.clear();
+    plan_.targets[0]->weights.push_back(MakeSlot("w", "f8e4m3_128", {129, 256}));
+    plan_.targets[0]->weights[0]->parts.push_back(MakePart(0, 127, 130));
+    plan_.targets[0]->weights[0]->parts.push_back(MakePart(0, 0, 126));
+    const auto source = Open();
+    const auto loaded = source->Load(*plan_.targets[0]->weights[0]);
+    const auto pieces = source->LoadPieces(*plan_.targets[0]->weights[0]);
+    ASSERT_TRUE(loaded.ok() && pieces.ok()) << loaded.status() << pieces.status();
+    std::string expected;
+    for (int i = 0; i < 129; ++i) {
+      const int row = i < 3 ? 127 + i : i - 3;
+      for (int block = 0; block < 2; ++block) {
+        expected += testing::LittleEndian(static_cast<float>(scale_of(row, block)));
+        expected += elements.substr(static_cast<size_t>(row * 256 + block * 128), 128);
+      }
+    }
+    EXPECT_EQ(Text(loaded->bytes), expected);
+    EXPECT_EQ(Text(pieces->pieces.at(0)), expected);
+  };
+  plan_.tensors.clear();
+  plan_.tensors.push_back(MakeTensor("w", "f8e4m3_128", {130, 256}, 0, elements.size()));
+  plan_.tensors[0]->scale = 1;
+  plan_.tensors.push_back(MakeTensor("scales", "f32", {2, 2}, elements.size(), 16));
+  expect([&](int row, int block) { return by_block[row / 128 * 2 + block]; });
+  plan_.tensors[1] = MakeTensor("scales", "bf16", {130, 1}, elements.size() + 16, 260);
+  expect([](int row, int) { return row; });
+  plan_.tensors[1] = MakeTensor("scales", "f32", {}, elements.size() + 8, 4);
+  expect([](int, int) { return 3; });
+}
+
+TEST_F(WeightsTest, AScaleThatIsNoneIsRefused) {
+  for (const float scale : {NAN, INFINITY, 256.0f}) {
+    const std::string bytes = std::string(128, 'a') + testing::LittleEndian(scale);
+    plan_.files[0]->bytes = bytes.size();
+    plan_.files[0]->fingerprint = Fingerprint(AsBytes(bytes));
+    dir_.Write("w.safetensors", bytes);
+    plan_.tensors.clear();
+    plan_.tensors.push_back(MakeTensor("w", "f8e4m3_128", {1, 128}, 0, 128));
+    plan_.tensors[0]->scale = 1;
+    plan_.tensors.push_back(MakeTensor("w_scale", "f32", {1}, 128, 4));
+    plan_.targets[0]->weights.clear();
+    plan_.targets[0]->programs.clear();
+    plan_.targets[0]->weights.push_back(MakeSlot("w", "f8e4m3_128", {1, 128}));
+    plan_.targets[0]->weights[0]->parts.push_back(MakePart(0, 0, 1));
+    const absl::Status status = LoadStatus();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("tensor w_scale: scale 0 is "));
   }
 }
 

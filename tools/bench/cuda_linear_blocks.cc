@@ -34,6 +34,14 @@ std::vector<uint8_t> DrawBlocks(DType type, size_t bytes, Random& random) {
   for (uint8_t& byte : blocks) byte = static_cast<uint8_t>(random.Next() >> 32);
   const auto block_bytes = static_cast<size_t>(InfoOf(type).block_bytes);
   for (size_t block = 0; block + block_bytes <= bytes; block += block_bytes) {
+    if (type == DType::kF8E4M3_128) {
+      const float scale = random.Value() / 64;
+      std::memcpy(&blocks[block], &scale, 4);
+      for (size_t i = block + 4; i < block + block_bytes; ++i) {
+        if ((blocks[i] & 0x7f) == 0x7f) blocks[i] ^= 1;  // NaN
+      }
+      continue;
+    }
     for (size_t at : {type == DType::kQ6_K ? size_t{208} : size_t{0}, size_t{2}}) {
       if (at == 2 && block_bytes % 4 != 0) continue;  // one scale
       const uint16_t scale = F32ToF16(random.Value() / 64);

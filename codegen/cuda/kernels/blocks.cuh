@@ -1,8 +1,8 @@
-// Elements of block-quantised matrices in layout rows: GGUF's bytes (ir/reference/dequantize.cc has
-// them in words). A row is a sequence of whole blocks and begins at a multiple of 2 bytes.
+// Elements of block-quantised matrices in layout rows: bytes as ir/reference/dequantize.cc has
+// them in words. A row is a sequence of whole blocks and begins at a multiple of 2 bytes.
 //
 // Each type: kElements and kBytes of a block, and At, element i of one. Products of scales and
-// numbers are exact, but for Q6_K's, so that an element is rounded once.
+// numbers are exact, but for those of Q6_K and F8E4M3_128, so that an element is rounded once.
 #ifndef QUIRE_BLOCKS_CUH_
 #define QUIRE_BLOCKS_CUH_
 
@@ -16,6 +16,16 @@ DEVICE int ByteAt(const uint8_t* p) { return LoadGlobal(p); }
 // Low nibbles of 16 bytes are elements 0 .. 15, high ones 16 .. 31.
 DEVICE int NibbleOf32(const uint8_t* p, int i) { return ByteAt(p + i % 16) >> i / 16 * 4 & 15; }
 
+struct F8E4M3_128 {
+  static constexpr int kElements = 128, kBytes = 132;
+  static DEVICE float At(const uint8_t* b, int i) {
+    // As f32 the element is 2^120 too small, a subnormal where it is one.
+    const auto byte = static_cast<uint32_t>(ByteAt(b + 4 + i));
+    const float number = FromBits((byte & 0x80) << 24 | (byte & 0x7f) << 20);
+    const float scale = LoadGlobal(reinterpret_cast<const float*>(b));
+    return Mul(Mul(scale, FromBits(247u << 23)), number);
+  }
+};
 struct Q4_0 {
   static constexpr int kElements = 32, kBytes = 18;
   static DEVICE float At(const uint8_t* b, int i) {

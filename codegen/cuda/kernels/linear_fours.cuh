@@ -1,5 +1,5 @@
-// Block-quantised weights in layout rows, GGUF's bytes (ir/reference/dequantize.cc has them in
-// words), as a lane of a tensor-core operand wants them: of each 16 elements 4t .. 4t + 3, or if
+// Block-quantised weights in layout rows, their bytes as ir/reference/dequantize.cc has them in
+// words, as a lane of a tensor-core operand wants them: of each 16 elements 4t .. 4t + 3, or if
 // kPairs 2t, 2t + 1, 2t + 8 and 2t + 9, the order of the tensor core.
 //
 // An element's value is the exact one, rounded to f32 and then to Element; a zero may have either
@@ -160,6 +160,30 @@ struct FoursOfQ8_0 {
     for (int i = 0; i < 4; ++i) {
       values[i] = Fma(scale, DigitAbove(ByteAt8(quants[step], i), 8, 255), below);
     }
+  }
+};
+
+// Byte i of a word, an f8e4m3, as a float 2^120 too small, a subnormal where it is one. The two NaN
+// read as 480.
+DEVICE float SmallF8E4M3(uint32_t word, int i) {
+  const auto moved = static_cast<int>(i == 3 ? word : word << 8 * (3 - i)) >> 4;
+  return FromBits(static_cast<uint32_t>(moved) & 0x87f00000);
+}
+
+template <bool kPairs = false>
+struct FoursOfF8E4M3_128 {
+  static constexpr int kElements = 128, kBytes = 132, kSpan = 64;
+  uint32_t numbers[4];
+  float scale;  // times 2^120
+
+  DEVICE void Load(const uint8_t* block, int span, int t) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) numbers[i] = FourAt<kPairs>(block + 4 + 64 * span + 16 * i, t);
+    scale = Mul(FromBits(WordAt(block)), FromBits(247u << 23));
+  }
+  DEVICE void Four(int step, float (&values)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = Mul(scale, SmallF8E4M3(numbers[step], i));
   }
 };
 
