@@ -277,8 +277,9 @@ class CudaAttention : public CudaKernel {
         few_(FewConfig(spec, limits)),
         short_(ShortConfig(spec)),
         many_(ManyConfig(spec, limits)) {
-    entries_ = {AttentionEntry(spec, few_, many_rows()), AttentionEntry(spec, short_, many_rows()),
-                AttentionEntry(spec, many_, many_rows()), PlanEntry(spec, few_, many_rows())};
+    entries_ = {AttentionEntry(spec, few_, many_rows()), AttentionEntry(spec, many_, many_rows()),
+                PlanEntry(spec, few_, many_rows())};
+    if (has_short()) entries_.push_back(AttentionEntry(spec, short_, many_rows()));
   }
 
   bool fits() const { return few_.stages >= 2 && many_.stages > 0; }
@@ -287,9 +288,13 @@ class CudaAttention : public CudaKernel {
   CudaLaunches Launches(int64_t rows) const override {
     const int64_t few_most = kFewRowsMost / group();
     CudaLaunches step;
-    step.launches = {Launch(kFewEntry, few_, rows), Launch(kShortEntry, short_, rows)};
-    step.launches[0].work = {.most_rows = few_most, .least_tokens = kShortTokens + 1};
-    step.launches[1].work = {.most_rows = few_most, .most_tokens = kShortTokens};
+    step.launches = {Launch(kFewEntry, few_, rows)};
+    step.launches[0].work.most_rows = few_most;
+    if (has_short()) {
+      step.launches[0].work.least_tokens = kShortTokens + 1;
+      step.launches.push_back(Launch(kShortEntry, short_, rows));
+      step.launches[1].work = {.most_rows = few_most, .most_tokens = kShortTokens};
+    }
     if (rows <= few_most) return step;
     step.launches.push_back(Launch(kManyEntry, many_, rows));
     step.launches.back().work.least_rows = few_most + 1;
@@ -319,8 +324,10 @@ class CudaAttention : public CudaKernel {
   }
 
  private:
-  static constexpr size_t kFewEntry = 0, kShortEntry = 1, kManyEntry = 2, kPlanEntry = 3;
+  static constexpr size_t kFewEntry = 0, kManyEntry = 1, kPlanEntry = 2, kShortEntry = 3;
 
+  // Its sums and queries are in registers.
+  bool has_short() const { return !IsWide(spec_); }
   int64_t group() const { return spec_.hq / spec_.hkv; }
   int64_t many_rows() const { return ManyRows(spec_, many_); }
 

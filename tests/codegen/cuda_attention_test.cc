@@ -69,16 +69,16 @@ TEST(CudaAttentionTest, SourceOfASpec) {
       "    const int* pages, uint8_t* plan) {\n"
       "  Attention::Run({q, layer, nullptr, sinks, nullptr, y, pages, plan});\n"
       "}\n");
-  EXPECT_EQ(kernel->entries()[1].entry, "attention_short");
-  EXPECT_EQ(kernel->entries()[1].shared_bytes, 0);
-  EXPECT_THAT(kernel->entries()[1].source, HasSubstr("kResident = 2, kSharedBytes = 0;\n"
+  EXPECT_EQ(kernel->entries()[3].entry, "attention_short");
+  EXPECT_EQ(kernel->entries()[3].shared_bytes, 0);
+  EXPECT_THAT(kernel->entries()[3].source, HasSubstr("kResident = 2, kSharedBytes = 0;\n"
                                                      "#include \"attention_short.cuh\"\n"));
-  EXPECT_THAT(kernel->entries()[1].source,
+  EXPECT_THAT(kernel->entries()[3].source,
               HasSubstr("  AttentionShort::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
                         "plan});\n"));
-  EXPECT_EQ(kernel->entries()[2].entry, "attention_many");
-  EXPECT_EQ(kernel->entries()[2].block_threads, 384);
-  EXPECT_THAT(kernel->entries()[2].source,
+  EXPECT_EQ(kernel->entries()[1].entry, "attention_many");
+  EXPECT_EQ(kernel->entries()[1].block_threads, 384);
+  EXPECT_THAT(kernel->entries()[1].source,
               HasSubstr("#include \"attention_warpgroup.cuh\"\n"
                         "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
                         "attention_many(const __grid_constant__ TensorMap layer_map, "
@@ -87,7 +87,7 @@ TEST(CudaAttentionTest, SourceOfASpec) {
                         "    const int* pages, uint8_t* plan) {\n"
                         "  AttentionWarpgroup::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
                         "plan}, layer_map, query_map);\n"));
-  EXPECT_EQ(kernel->entries()[3].entry, "attention_plan");
+  EXPECT_EQ(kernel->entries()[2].entry, "attention_plan");
 }
 
 // The device unrolls the table when it loads it: the kernel's table is by distance.
@@ -149,6 +149,11 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
   EXPECT_EQ(many.tensor_maps[1].block_rows, 32);
   EXPECT_EQ(many.tensor_maps[1].box_rows, 64);
   EXPECT_EQ(many.tensor_maps[1].box_block_rows, 4);
+  // Wide heads' contexts have one entry, short or long.
+  const auto wide = Make(Spec(8, 8, 192), kHopper.limits);
+  EXPECT_EQ(wide->entries().size(), 3u);
+  ASSERT_EQ(wide->Launches(64).launches.size(), 2u);
+  EXPECT_TRUE(wide->Launches(64).launches[0].work.HasWork(1, 1));
   const std::vector<CudaArgument>& arguments = step.launches[0].arguments;
   ASSERT_EQ(arguments.size(), 6u);  // q, layer, tree, y, pages, plan
   EXPECT_EQ(arguments[3].kind, Kind::kOperand);
@@ -167,7 +172,7 @@ TEST(CudaAttentionTest, LaunchesAndPlanOfAStep) {
 TEST(CudaAttentionTest, WarpsOfManyHeadsAGroup) {
   const auto threads = [](const AttentionSpec& spec, const Device& device) {
     const auto kernel = Make(spec, device.limits);
-    EXPECT_EQ(kernel->entries()[3].block_threads, kernel->entries()[0].block_threads);
+    EXPECT_EQ(kernel->entries()[2].block_threads, kernel->entries()[0].block_threads);
     return kernel->entries()[0].block_threads;
   };
   EXPECT_EQ(threads(Spec(16, 1, 128), kHopper), 128);
@@ -180,7 +185,7 @@ TEST(CudaAttentionTest, WarpsOfManyHeadsAGroup) {
 // Elsewhere the body of warps serves.
 TEST(CudaAttentionTest, WarpgroupsWhereTheyFit) {
   const auto threads = [](const AttentionSpec& spec, const Device& device) {
-    return Make(spec, device.limits)->entries()[2].block_threads;
+    return Make(spec, device.limits)->entries()[1].block_threads;
   };
   EXPECT_EQ(threads(Spec(8, 2, 64, DType::kF16, 8), kHopper), 384);
   EXPECT_EQ(threads(Spec(8, 2, 128, DType::kBF16, 24), kHopper), 384);

@@ -261,7 +261,8 @@ class FakeKernels {
   // The entry that has a sequence's rows.
   static const char* EntryOf(const AttentionSpec& spec, const StepSequence& sequence) {
     if (sequence.rows * spec.hq / spec.hkv > 32) return "attention_many";
-    return sequence.context > 64 ? "attention_few" : "attention_short";
+    const bool is_wide = std::max(spec.d, spec.dv) > 128;
+    return is_wide || sequence.context > 64 ? "attention_few" : "attention_short";
   }
 
   // Arguments: q, layer, biases where there are some, y, pages, plan.

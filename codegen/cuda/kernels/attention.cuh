@@ -50,7 +50,8 @@ constexpr int kWarpRows = kWide ? 8 : 16;           // that a warp of the entry 
 constexpr int kShare = kGroup > kWarpRows ? 2 : 1;  // warps that share tiles, and divide rows
 constexpr int kFewRows = kWarpRows * kShare;        // of a tile whose chunks may be dealt to many
 constexpr int kFewRowsMost = 32;                    // of a sequence in such tiles
-constexpr int kShortTokens = kStepTokens;           // of one whose tiles have an entry of their own
+// Of one whose tiles have an entry of their own, which has no registers for wide heads.
+constexpr int kShortTokens = kWide ? -1 : kStepTokens;
 // Of wide heads two warps share rows, and have half of the columns of values each.
 constexpr int kColumnSplit = kWide ? 2 : 1;
 

@@ -12,7 +12,7 @@
 
 struct ShortWarp {
   // Tiles of 16 tokens whose keys are brought at once, and with them values.
-  static constexpr int kAtOnce = kWide ? 1 : 2;
+  static constexpr int kAtOnce = 2;
   static constexpr int kLooks = kStepTokens / kWarpThreads;  // a lane's tokens
   static constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
 
@@ -145,7 +145,7 @@ struct ShortWarp {
   template <int kTiles>
   DEVICE void Attend(const Item& item, int first_row) const {
     constexpr int kEarly = kTiles < kAtOnce ? kTiles : kAtOnce;
-    constexpr int kEarlyValues = kWide || kTiles > 2 ? 0 : kEarly;
+    constexpr int kEarlyValues = kTiles > 2 ? 0 : kEarly;
     uint32_t q[kSteps16][2];
     Words2 keys[kEarly][2][kSteps16], values[kEarly][2][kColumnTiles];
     LoadQuery(q, item, first_row);
@@ -161,7 +161,6 @@ struct ShortWarp {
     float s[kTiles][4] = {};
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
-      if (kWide) SyncWarp();  // no registers for two tiles at once
       if (j >= kEarly) LoadTile<kD>(keys[j % kEarly], item.key_place, j);
       Score(s[j], q, keys[j % kEarly], rows, j * kTileTokens);
     }
@@ -181,7 +180,6 @@ struct ShortWarp {
     Sums o = {};
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
-      if (kWide) SyncWarp();
       if (j >= kEarlyValues) LoadTile<kDv>(values[j % kEarly], item.value_place, j);
       uint32_t p[2];
 #pragma unroll
