@@ -150,7 +150,7 @@ struct AttentionRing {
       InitBarrier(tile_free(i), kAllWarps);
     }
     for (int i = 0; i < kWeights; ++i) {
-      InitBarrier(weights_full(i), kWarpgroupWarps);
+      InitBarrier(weights_full(i), kWarpgroupWarps * kWarpThreads);
       InitBarrier(weights_free(i), kAllWarps);
     }
     FenceBarriers();

@@ -145,7 +145,8 @@ struct AttentionWide {
     }
     FenceShared();
     SyncWarp();
-    ring.ArriveOnce(ring.weights_full(consumer));
+    // Every lane for itself: a sanitizer does not see that one arrives for all that meet before.
+    Arrive(ring.weights_full(consumer));
   }
   // Of the other warpgroup's step; false where the tile has no such step.
   DEVICE bool WaitForOther(Work& work, int step, int other_number) const {
