@@ -41,19 +41,19 @@ inline std::vector<uint8_t> DrawBlocks(DType type, int64_t elements) {
     const uint16_t scale = F32ToF16(static_cast<float>((random.Uniform() * 2 - 1) / 64));
     std::memcpy(&bytes[at], &scale, 2);
   };
-  for (size_t block = 0; block < bytes.size(); block += block_bytes) {
+  for (size_t begin = 0; begin < bytes.size(); begin += block_bytes) {
     if (type == DType::kF8E4M3_128) {
       const auto scale = static_cast<float>((random.Uniform() * 2 - 1) / 64);
-      std::memcpy(&bytes[block], &scale, 4);
-      for (size_t i = block + 4; i < block + block_bytes; ++i) {
+      std::memcpy(&bytes[begin], &scale, 4);
+      for (size_t i = begin + 4; i < begin + block_bytes; ++i) {
         if ((bytes[i] & 0x7f) == 0x7f) bytes[i] ^= 1;  // NaN
       }
       continue;
     }
-    set(type == DType::kQ6_K ? block + 208 : block);
+    set(type == DType::kQ6_K ? begin + 208 : begin);
     if (type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K ||
         type == DType::kQ5_K) {
-      set(block + 2);
+      set(begin + 2);
     }
   }
   return bytes;
