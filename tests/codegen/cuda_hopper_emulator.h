@@ -80,6 +80,7 @@ inline void LandBytes(uint32_t address, int64_t bytes) {
   barrier.pending_bytes -= static_cast<int>(bytes);
   EndPhases(barrier);
 }
+template <bool kOnce = false>
 inline void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
   CheckBox(to, map);
   block->late.push_back([=] {
@@ -119,6 +120,7 @@ inline void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t b
     LandBytes(barrier, map.box_rows * map.columns * 2);
   });
 }
+template <bool kOnce = false>
 inline void CopyRowPairs(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
   CheckBox(to, map);
   if (row % 16 != 0 || map.box_rows % 16 != 0 || map.rows % 16 != 0) Fail("not a box of pairs");

@@ -49,9 +49,20 @@ struct alignas(64) TensorMap {
 DEVICE void PrefetchMap(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+// A policy of copies: first to leave L2.
+constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 // The box of a matrix that begins at `column`, `row`; what lies outside the matrix is zeros, and
-// counts among the bytes.
+// counts among the bytes. kOnce: nobody reads it again soon, so that L2 need not keep it.
+template <bool kOnce = false>
 DEVICE void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+  if constexpr (kOnce) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+        "l"(&map), "r"(column), "r"(row), "r"(barrier), "l"(kEvictFirst)
+        : "memory");
+    return;
+  }
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
@@ -81,7 +92,16 @@ DEVICE void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t b
 }
 // The box of a map that is `paired`, from `row` on, a multiple of 16: eight rows of the first half
 // of the matrix, the same eight of the second, and so on, as CopyBox() lays rows.
+template <bool kOnce = false>
 DEVICE void CopyRowPairs(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
+  if constexpr (kOnce) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6;" ::"r"(to),
+        "l"(&map), "r"(column), "r"(0), "r"(row / 16), "r"(barrier), "l"(kEvictFirst)
+        : "memory");
+    return;
+  }
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %3, %4}], [%5];" ::"r"(to),

@@ -61,11 +61,22 @@ struct LinearRing {
     return kTileRows * kStageRowBytes + Units::BoxBytes(operands);
   }
 
+  template <bool kOnce>
   DEVICE void CopyWeight(int stage, const TensorMap& map, const Cursor& at) const {
     if constexpr (kPairs) {
-      CopyRowPairs(weight(stage), map, at.k, at.row_begin, full(stage));
+      CopyRowPairs<kOnce>(weight(stage), map, at.k, at.row_begin, full(stage));
     } else {
-      CopyBox(weight(stage), map, at.k, at.row_begin, full(stage));
+      CopyBox<kOnce>(weight(stage), map, at.k, at.row_begin, full(stage));
+    }
+  }
+  // One tile of rows of x reads a weight once, and a step's weights do not fit L2: what fits is what
+  // the step's small launches read.
+  DEVICE void CopyWeight(const LinearOperands& operands, int stage, const TensorMap& map,
+                         const Cursor& at) const {
+    if (operands.rows <= kTokens) {
+      CopyWeight<true>(stage, map, at);
+    } else {
+      CopyWeight<false>(stage, map, at);
     }
   }
 
@@ -114,7 +125,7 @@ struct LinearRing {
     at.Begin(operands);
     for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
       ArriveExpecting(full(i), full_bytes);
-      CopyWeight(i, weight_map, at);
+      CopyWeight(operands, i, weight_map, at);
     }
     AllowNextGrid();
     WaitForPriorGrid();
@@ -125,7 +136,7 @@ struct LinearRing {
     for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
       WaitForPhase(free(turn.stage), turn.parity);
       ArriveExpecting(full(turn.stage), full_bytes);
-      CopyWeight(turn.stage, weight_map, at);
+      CopyWeight(operands, turn.stage, weight_map, at);
       CopyBox(x(turn.stage), x_map, at.k, at.token_begin, full(turn.stage));
     }
   }
