@@ -134,12 +134,26 @@ struct LinearNarrow {
     }
   }
 
+  // What this warpgroup is to add when the tile is done: it was written long ago.
+  static DEVICE void PrefetchResidual(const LinearOperands& operands, int tile, int consumer) {
+    if (operands.residual == nullptr) return;
+    constexpr int kLineElements = 128 / sizeof(Output), kLines = kGroupRows / kLineElements;
+    const typename Units::Place at(operands, tile);
+    for (int i = threadIdx.x % kWarpgroupThreads; i < kTokens * kLines; i += kWarpgroupThreads) {
+      const int row = at.token_begin + i / kLines;
+      const int n = at.row_begin + consumer * kGroupRows + i % kLines * kLineElements;
+      if (row >= operands.rows || n >= operands.n) continue;
+      PrefetchToL2(operands.residual + int64_t{row} * operands.n + n);
+    }
+  }
+
   static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
     typename Ring::Reader reader(ring, operands, consumer);
     WaitForPriorGrid();
     const int unit_count = Units::Count(operands);
     for (int number = blockIdx.x; number < unit_count; number += gridDim.x) {
       const typename Units::Unit unit(operands, number);
+      if constexpr (!kHasAct) PrefetchResidual(operands, unit.tile(), consumer);
       const int row_begin = typename Units::Place(operands, unit.tile()).row_begin;
       float total[kThreadSums];
 #pragma unroll
