@@ -44,6 +44,9 @@ inline void WaitForPhase(uint32_t address, int parity) {
   Counter& phases = BarrierAt(address).phases;
   if (static_cast<int>(phases.value % 2) == parity) WaitUntil(phases, phases.value + 1);
 }
+inline bool PhaseHasEnded(uint32_t address, int parity) {
+  return static_cast<int>(BarrierAt(address).phases.value % 2) != parity;
+}
 
 // A matrix of 16-bit elements, rows of `columns` one after another, and a box of 64 columns, or of
 // groups of whole rows.

@@ -12,22 +12,19 @@ using StepWeights = uint32_t[kStepTokens / 16][4];
 // Weights of finished scores. `m` is raised, if some score asks for it, only after all weights have
 // been computed without: it seldom is but by a chunk's first step (`opens`), and no lane has to
 // know what others have. Weights that ask for it reach 2^8, rounded or not. If the result is true,
-// the chunk's sums are to be scaled by two to `falls`.
-DEVICE bool Weigh(const StepScores& s, bool opens, float (&m)[2], float (&falls)[2],
+// sums of the chunk's steps before are to be scaled by two to `before` - m.
+DEVICE bool Weigh(const StepScores& s, bool opens, float (&m)[2], float (&before)[2],
                   StepWeights& p) {
-  bool raises = opens;
-#pragma unroll 1
-  for (;;) {
-    if (raises) {
-      float largest[2];
-      Largest(s, largest);
+  before[0] = m[0], before[1] = m[1];
+  const auto raise = [&] {
+    float largest[2];
+    Largest(s, largest);
 #pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        const float before = opens ? kLowest : m[row];
-        m[row] = RaiseMaximum(before, largest[row]);
-        falls[row] = Add(before, -m[row]);
-      }
+    for (int row = 0; row < 2; ++row) {
+      m[row] = RaiseMaximum(opens ? kLowest : before[row], largest[row]);
     }
+  };
+  const auto weigh = [&] {
     uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < kStepTokens / 4; ++i) {
@@ -36,14 +33,22 @@ DEVICE bool Weigh(const StepScores& s, bool opens, float (&m)[2], float (&falls)
       most = i == 0 ? p[0][0] : MaxOfPairs<Element>(most, p[i / 4][i % 4]);
     }
     constexpr uint32_t kLarge = kIsBf16 ? 0x4380 : 0x5c00;  // 2^8
-    if (raises || !AnyLane(most >> 16 >= kLarge || (most & 0xffff) >= kLarge)) return raises;
-    raises = true;
-  }
+    return most >> 16 >= kLarge || (most & 0xffff) >= kLarge;
+  };
+  if (opens) raise();
+  const bool large = weigh();
+  if (opens) return true;
+  if (!AnyLane(large)) return false;
+  raise();
+  weigh();
+  return true;
 }
 
+// Sums whose maxima were `before`.
 template <int kTiles>
-DEVICE void ScaleSums(RowSums<kTiles>& sums, const float (&falls)[2]) {
-  const float scale[2] = {PowerOfTwo(falls[0]), PowerOfTwo(falls[1])};
+DEVICE void ScaleSums(RowSums<kTiles>& sums, const float (&before)[2]) {
+  const float scale[2] = {PowerOfTwo(Add(before[0], -sums.m[0])),
+                          PowerOfTwo(Add(before[1], -sums.m[1]))};
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums.l[i] = Mul(sums.l[i], scale[i / 2]);
 #pragma unroll

@@ -124,8 +124,7 @@ struct AttentionWide {
     if (work.Opens(step)) {
       FoldChunk(work.sums.total, chunk, before);
     } else {
-      const float falls[2] = {Add(before[0], -chunk.m[0]), Add(before[1], -chunk.m[1])};
-      if (AnyLane(falls[0] != 0 || falls[1] != 0)) ScaleSums(chunk, falls);
+      if (AnyLane(before[0] != chunk.m[0] || before[1] != chunk.m[1])) ScaleSums(chunk, before);
     }
   }
 
@@ -187,11 +186,10 @@ struct AttentionWide {
       // Where there is no other step, of anything: an own step that opens a chunk is next.
       AskForSums(sums, work.number(step - 1), 1 - consumer, !other || work.Opens(step - 1));
 
-      const float m[2] = {sums.chunk.m[0], sums.chunk.m[1]};
-      float falls[2];
+      float m[2];
       StepWeights p;
       work.own.Finish(sums.s, work.rows, whole, step, step * kStepTokens);
-      Weigh(sums.s, work.Opens(step), sums.chunk.m, falls, p);
+      Weigh(sums.s, work.Opens(step), sums.chunk.m, m, p);
       WaitForPhase(ring.weights_free(consumer), own_number & 1 ^ 1);
       Share(work, p);
       WaitForProducts<0>();

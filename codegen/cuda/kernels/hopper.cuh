@@ -38,6 +38,20 @@ DEVICE void WaitForPhase(uint32_t barrier, int parity) {
         : "memory");
   } while (done == 0);
 }
+// Whether it has ended.
+DEVICE bool PhaseHasEnded(uint32_t barrier, int parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
 
 // ---- tensor copies
 
