@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "codegen/row_operands.h"
 #include "codegen/spec.h"
 #include "codegen/target.h"
 #include "ir/graph.h"
@@ -29,6 +30,7 @@ struct Kernel {
   Module module;
   Func* func = nullptr;
   std::vector<const Op*> appends;
+  RowOperands operands;
   bool has_both_letters = false;
 };
 
@@ -40,6 +42,7 @@ absl::StatusOr<Kernel> ReadKernel(absl::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(kernel.module, Parse(row->func));
   if (kernel.module.funcs.size() != 1) return Bad("a row kernel is one function");
   kernel.func = kernel.module.funcs[0].get();
+  kernel.operands = RowOperandsOf(*kernel.func);
   bool has_t = false, has_r = false;
   for (const auto* list : {&kernel.func->args(), &kernel.func->ops()}) {
     for (const auto& op : *list) {
@@ -165,6 +168,13 @@ class LaunchChecker {
     return ExpectWeight(operand, {*dtype, extents}, WeightLayout::kRows);
   }
 
+  // Of K or V of so many heads.
+  absl::Status ExpectScales(const plan::Operand& operand, int64_t heads) const {
+    if (operand.kind() != OperandKind::Weight) return Bad("scales of keys or values are no weight");
+    const plan::WeightSlotT& slot = *target_.weights[operand.index()];
+    return ExpectFloats(operand, {slot.extents[0] == 1 ? 1 : heads});
+  }
+
   // What a linear reads, or what the device makes that of.
   absl::Status ExpectMatrix(const plan::Operand& operand, const LinearSpec& spec) const {
     Type expected{spec.weight, {spec.weight_rows(), spec.k}};
@@ -199,9 +209,14 @@ class LaunchChecker {
   }
 
   absl::Status CheckAttention(const AttentionSpec& spec) const {
-    QUIRE_RETURN_IF_ERROR(Counts(spec.buckets > 0 ? 3 : 2, 1));
+    QUIRE_RETURN_IF_ERROR(Counts(
+        2 + (spec.k_scale ? 1 : 0) + (spec.v_scale ? 1 : 0) + (spec.buckets > 0 ? 1 : 0), 1));
+    size_t next = 2;
+    for (const bool has_scale : {spec.k_scale, spec.v_scale}) {
+      if (has_scale) QUIRE_RETURN_IF_ERROR(ExpectScales(launch_.inputs[next++], spec.hkv));
+    }
     if (spec.buckets > 0) {
-      QUIRE_RETURN_IF_ERROR(ExpectFloats(launch_.inputs[2], {spec.buckets, spec.hq}));
+      QUIRE_RETURN_IF_ERROR(ExpectFloats(launch_.inputs[next], {spec.buckets, spec.hq}));
     }
     if (spec.page_tokens != target_.page_tokens) return Bad("its kernel has other pages");
     if (rows() != 'T') return Bad("attention computes rows T");
@@ -249,6 +264,11 @@ class LaunchChecker {
       if (arg.type.rank() > 0 && arg.type.extents[0].is_letter()) {
         QUIRE_ASSIGN_OR_RETURN(const Rows expected, RowsIn(kernel, arg.type));
         QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[i], expected));
+        continue;
+      }
+      const int64_t heads = KvScaleHeads(kernel.spec, kernel.operands, i);
+      if (heads > 0) {
+        QUIRE_RETURN_IF_ERROR(ExpectScales(launch_.inputs[i], heads));
         continue;
       }
       const size_t dot = arg.name.find('.');

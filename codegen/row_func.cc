@@ -41,6 +41,12 @@ absl::Status CheckOp(const Op& op, char rows, absl::string_view backend) {
   if (op.Is(OpKind::kEmbed) && HasRowExtent(op.operand(0)->type)) {
     return Refuse(backend, op, "the table has rows of the step");
   }
+  if (op.Is(OpKind::kKvAppend) && op.num_operands() > 1) {
+    const Type wanted = {DType::kF32, {op.type.extents[1]}};
+    if (!op.operand(1)->Is(OpKind::kArg) || op.operand(1)->type != wanted) {
+      return Refuse(backend, op, absl::StrCat("the scale is no argument of ", wanted.ToString()));
+    }
+  }
   // Elements of a row stay in a cache, or at the least in memory.
   QUIRE_ASSIGN_OR_RETURN(const int64_t count,
                          Product(absl::MakeConstSpan(type.extents).subspan(1)));

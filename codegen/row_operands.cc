@@ -1,6 +1,7 @@
 #include "codegen/row_operands.h"
 
 #include <cstddef>
+#include <variant>
 
 namespace quire {
 
@@ -15,6 +16,9 @@ RowOperands RowOperandsOf(const Func& func) {
   for (const auto& op : func.ops()) {
     if (op->Is(OpKind::kKvAppend)) {
       operands.append_is_v.push_back(op->Text(AttrKind::kSlot) == "v");
+      if (op->num_operands() > 1) {
+        operands.scales.push_back({argument(op->operand(1)), op->type.extents[1].value()});
+      }
     }
     if (op->Is(OpKind::kTake)) operands.takes.push_back(argument(op->operand(1)));
     if (!op->Is(OpKind::kEmbed)) continue;
@@ -22,6 +26,17 @@ RowOperands RowOperandsOf(const Func& func) {
     operands.looks.push_back({argument(op->operand(1)), limit});
   }
   return operands;
+}
+
+int64_t KvScaleHeads(const KernelSpec& spec, const RowOperands& rows, size_t i) {
+  if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
+    const size_t end = 2u + (attention->k_scale ? 1 : 0) + (attention->v_scale ? 1 : 0);
+    return i >= 2 && i < end ? attention->hkv : 0;
+  }
+  for (const RowOperands::Scale& scale : rows.scales) {
+    if (scale.argument == static_cast<int>(i)) return scale.heads;
+  }
+  return 0;
 }
 
 }  // namespace quire

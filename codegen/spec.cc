@@ -57,6 +57,14 @@ class Fields {
     return absl::OkStatus();
   }
 
+  absl::Status KvType(absl::string_view key, DType* value) {
+    QUIRE_ASSIGN_OR_RETURN(absl::string_view text, Take(key));
+    const std::optional<DType> dtype = ParseDType(text);
+    if (!dtype.has_value() || !IsKvType(*dtype)) return Bad(key, text, "f32, f16, bf16, f8e4m3");
+    *value = *dtype;
+    return absl::OkStatus();
+  }
+
   absl::Status Element(absl::string_view key, DType* value) {
     QUIRE_ASSIGN_OR_RETURN(absl::string_view text, Take(key));
     const std::optional<DType> dtype = ParseDType(text);
@@ -212,7 +220,7 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Int("hkv", 1, kMaxHeads, &spec.hkv));
   QUIRE_RETURN_IF_ERROR(fields.Int("d", 1, kMaxHead, &spec.d));
   QUIRE_RETURN_IF_ERROR(fields.Int("dv", 1, kMaxHead, &spec.dv));
-  QUIRE_RETURN_IF_ERROR(fields.FloatType("kv", &spec.kv));
+  QUIRE_RETURN_IF_ERROR(fields.KvType("kv", &spec.kv));
   QUIRE_RETURN_IF_ERROR(fields.Int("page", 1, kMaxPageTokens, &spec.page_tokens));
   QUIRE_ASSIGN_OR_RETURN(absl::string_view mask, fields.Take("mask"));
   if (mask != "causal" && mask != "none") return Fields::Bad("mask", mask, "causal, none");
@@ -222,6 +230,8 @@ absl::StatusOr<KernelSpec> ParseAttention(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(fields.Float("cap", 0, 1e6, &spec.cap));
   QUIRE_RETURN_IF_ERROR(fields.Float("alibi", 0, 64, &spec.alibi_max));
   if (fields.Has("x")) QUIRE_RETURN_IF_ERROR(fields.FloatType("x", &spec.x));
+  if (fields.Has("k_scale")) QUIRE_RETURN_IF_ERROR(fields.Bool("k_scale", &spec.k_scale));
+  if (fields.Has("v_scale")) QUIRE_RETURN_IF_ERROR(fields.Bool("v_scale", &spec.v_scale));
   if (fields.Has("bias")) {
     QUIRE_RETURN_IF_ERROR(fields.Int("bias", 1, kMaxBiasDistances, &spec.bias_distances));
   }
@@ -302,6 +312,8 @@ std::string SpecText(const KernelSpec& spec) {
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     std::string rest;
     if (attention->x != DType::kF32) absl::StrAppend(&rest, " x=", DTypeText(attention->x));
+    if (attention->k_scale) absl::StrAppend(&rest, " k_scale=1");
+    if (attention->v_scale) absl::StrAppend(&rest, " v_scale=1");
     if (attention->bias_distances > 0) absl::StrAppend(&rest, " bias=", attention->bias_distances);
     if (attention->sinks) absl::StrAppend(&rest, " sinks=1");
     if (attention->tree_words > 0) absl::StrAppend(&rest, " tree=", attention->tree_words);

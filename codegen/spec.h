@@ -7,6 +7,7 @@
 //       offset=0 norm_w=f32 act=silu gated=1
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
 //   attention ... alibi=0 buckets=32 distance=128 direction=back
+//   attention ... kv=f8e4m3 page=16 ... alibi=0 k_scale=1 v_scale=1
 //   row func @row(%x: f32[T,576], %w: f32[576]) {...}
 //
 // Fields that not every kernel has stand last, and only where they are not the default: canonical
@@ -17,11 +18,13 @@
 //   residual [rows,n] of y's type if residual, weight [k] of the norm if it has one, bias [k] of
 //   the norm if it has one
 //              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
-//   attention  inputs: q [T,hq,d], the KV layer, bias [hq,distances] f32 if bias, sinks [hq] f32 if
-//   sinks, tree [T,words] i32 if tree; or table [buckets,hq] of any floats if buckets
+//   attention  inputs: q [T,hq,d], the KV layer, scales of K if k_scale, scales of V if v_scale,
+//   bias [hq,distances] f32 if bias, sinks [hq] f32 if sinks, tree [T,words] i32 if tree; or table
+//   [buckets,hq] of any floats if buckets
 //              outputs: y [T,hq,dv], of q's type x
-//   row        inputs: the function's arguments, then the KV layer of each kv_append in program
-//   order
+//   scales, there and in a row kernel's kv_append: one float, or one a head, that a device makes
+//   f32 [hkv] of when it loads them row        inputs: the function's arguments, then the KV layer
+//   of each kv_append in program order
 //              outputs: its returns, each [rows, ...]
 //
 // A linear with norm or act computes what these launches would, to the bit:
@@ -109,6 +112,8 @@ struct AttentionSpec {
   // distance when it loads the table (codegen/relative_bias.h). 0: none.
   int64_t buckets = 0, max_distance = 0;
   bool both_directions = false;
+  // Whether what the layer keeps of K, and of V, is multiplied by scales [hkv].
+  bool k_scale = false, v_scale = false;
 };
 
 // A fused group of row-wise ops, as a function of the IR in its own text with canonical names (%0,

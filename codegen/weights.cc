@@ -35,8 +35,9 @@ void Transpose(absl::Span<const uint8_t> source, int64_t rows, int64_t columns, 
   }
 }
 
-// Bytes of one row of a tensor of rank 1 or more.
+// Bytes of one row of a tensor; one number is a row.
 uint64_t BytesOfRow(const Type& type) {
+  if (type.rank() == 0) return BytesOfTensor(type);
   return BytesOfTensor(type) / static_cast<uint64_t>(type.extents[0].value());
 }
 
@@ -144,7 +145,7 @@ absl::StatusOr<SlotRows> RowsOfTensor(uint32_t tensor,
   slot.extents = tensors[tensor]->extents;
   slot.parts.push_back(std::make_unique<plan::WeightPartT>());
   slot.parts[0]->tensor = tensor;
-  slot.parts[0]->row_end = slot.extents[0];
+  slot.parts[0]->row_end = slot.extents.empty() ? 1 : slot.extents[0];  // one number is a row
   return RowsOfSlot(slot, tensors, reader);
 }
 

@@ -57,6 +57,12 @@ absl::StatusOr<std::unique_ptr<plan::ValueT>> MakeValue(const Op& op, DType stor
   return value;
 }
 
+// By what a cache keeps its values; nullptr: as they are.
+const Op* KvScaleOf(const Op& cache) {
+  const int at = cache.Is(OpKind::kKvAppend) ? 1 : 0;
+  return cache.num_operands() > at ? cache.operand(at) : nullptr;
+}
+
 // What the programs of a target share.
 struct Shared {
   Shared(const Target& lowered_for, WeightSlots weight_slots, KvLayers kv_layers)
@@ -108,7 +114,11 @@ class Lowering {
 
   absl::Status CollectGroups() {
     for (const auto& op : func_.ops()) {
-      if (slots_.Contains(op.get()) || op->Is(OpKind::kKvRead)) continue;
+      if (slots_.Contains(op.get())) continue;
+      if (op->Is(OpKind::kKvRead)) {
+        for (const Op* scale : op->operands) QUIRE_RETURN_IF_ERROR(CheckWeight(*op, scale));
+        continue;
+      }
       if (op->group < 0 && Storage(op.get()) == op.get()) {
         return absl::InternalError(Describe(*op, "has no group"));
       }
@@ -157,12 +167,8 @@ class Lowering {
     QUIRE_ASSIGN_OR_RETURN(plan::Operand x_place, PlaceOf(linear, x));
     launch.inputs.push_back(x_place);
     for (int i = 1; i < linear.num_operands(); ++i) {
-      const Op* parameter = linear.operand(i);
-      if (!slots_.Contains(parameter)) {
-        return absl::UnimplementedError(Describe(
-            linear, absl::StrCat("%", parameter->name, " is not made of rows of the checkpoint")));
-      }
-      launch.inputs.push_back(Weight(parameter));
+      QUIRE_RETURN_IF_ERROR(CheckWeight(linear, linear.operand(i)));
+      launch.inputs.push_back(Weight(linear.operand(i)));
     }
     if (spec.residual) {
       QUIRE_ASSIGN_OR_RETURN(plan::Operand place, PlaceOf(*group.add, group.residual()));
@@ -202,18 +208,28 @@ class Lowering {
     plan::LaunchT launch;
     QUIRE_ASSIGN_OR_RETURN(plan::Operand q, PlaceOf(op, op.operand(0)));
     launch.inputs = {q, plan::Operand(plan::OperandKind::KvLayer, layer)};
+    for (const bool is_v : {false, true}) {
+      const Op* scale = KvScaleOf(*op.operand(is_v ? 2 : 1));
+      if (scale == nullptr) continue;
+      QUIRE_RETURN_IF_ERROR(CheckWeight(op, scale));
+      (is_v ? spec.v_scale : spec.k_scale) = true;
+      launch.inputs.push_back(Weight(scale));
+    }
     if (op.num_operands() > 3) {
       const Op* table = op.operand(3);
-      if (!slots_.Contains(table)) {
-        return absl::UnimplementedError(
-            Describe(op, absl::StrCat("%", table->name, " is not made of rows of the checkpoint")));
-      }
+      QUIRE_RETURN_IF_ERROR(CheckWeight(op, table));
       launch.inputs.push_back(Weight(table));
       spec.buckets = table->type.extents[0].value();
       spec.max_distance = op.Int(AttrKind::kMaxDistance);
       spec.both_directions = op.Text(AttrKind::kDirection) == "both";
     }
     return Finish(op, spec, std::move(launch), {&op});
+  }
+
+  absl::Status CheckWeight(const Op& reader, const Op* weight) const {
+    if (slots_.Contains(weight)) return absl::OkStatus();
+    return absl::UnimplementedError(Describe(
+        reader, absl::StrCat("%", weight->name, " is not made of rows of the checkpoint")));
   }
 
   absl::Status LowerRows(const Group& group) {

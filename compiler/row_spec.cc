@@ -43,6 +43,12 @@ class RowWriter {
     if (!own_.contains(stored) && seen_.insert(stored).second) group_.inputs.push_back(stored);
   }
 
+  // The scale of an append: devices make one f32 for each head of it.
+  void AddScale(const Op* append) {
+    if (append->num_operands() < 2) return;
+    scales_[append->operand(1)] = Type{DType::kF32, {append->type.extents[1]}};
+  }
+
   void MakeArgs() {
     int next = 0;
     for (const Op* input : group_.inputs) {
@@ -53,7 +59,9 @@ class RowWriter {
       const WeightLayout layout = slots_.LayoutOf(weight);
       const std::string suffix =
           layout == WeightLayout::kRows ? "" : absl::StrCat(".", LayoutText(layout));
-      clones_[weight] = func_.AddArg(absl::StrCat(next++, suffix), weight->type);
+      const auto scale = scales_.find(weight);
+      clones_[weight] = func_.AddArg(absl::StrCat(next++, suffix),
+                                     scale == scales_.end() ? weight->type : scale->second);
     }
   }
 
@@ -156,6 +164,7 @@ class RowWriter {
   RowGroup group_;
   OpSet seen_;
   absl::flat_hash_map<const Op*, Op*> clones_;
+  absl::flat_hash_map<const Op*, Type> scales_;  // as the kernel reads them
   std::map<std::pair<Op*, DType>, Op*> casts_;
   absl::flat_hash_map<std::pair<std::string, int64_t>, int64_t> layers_;
   int next_ = 0;
@@ -213,6 +222,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
       }
       writer.AddInput(operand);
     }
+    if (op->Is(OpKind::kKvAppend)) writer.AddScale(op);
   }
   writer.MakeArgs();
   std::vector<const Op*> outputs;

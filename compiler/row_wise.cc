@@ -101,4 +101,10 @@ const Op* Storage(const Op* op) {
   return op;
 }
 
+std::vector<Op*> KeptBy(Op* x, DType dtype) {
+  if (!x->Is(OpKind::kKvScale)) return {x};
+  if (dtype == DType::kF8E4M3) return {x->operand(0), x->operand(1)};
+  return {x->operand(0)};
+}
+
 }  // namespace quire

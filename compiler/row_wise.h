@@ -6,6 +6,8 @@
 #ifndef QUIRE_COMPILER_ROW_WISE_H_
 #define QUIRE_COMPILER_ROW_WISE_H_
 
+#include <vector>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -34,6 +36,10 @@ OpSet WeightExpressionsOf(const Func& func);
 
 // The value whose memory `op` is: reshapes that keep axis 0 are followed to what they reshape.
 const Op* Storage(const Op* op);
+
+// What a kv_append of x to a cache of `dtype` takes: x, and the scale that a kv_scale says, if the
+// cache keeps by scales.
+std::vector<Op*> KeptBy(Op* x, DType dtype);
 
 }  // namespace quire
 

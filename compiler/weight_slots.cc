@@ -146,6 +146,7 @@ uint32_t WeightSlots::SlotOf(const Op* weight) {
   slot->name = weight->name;
   slot->dtype = std::string(DTypeText(weight->type.dtype));
   for (const Extent& extent : weight->type.extents) slot->extents.push_back(extent.value());
+  if (slot->extents.empty()) slot->extents.push_back(1);  // one number is a row
   for (const plan::WeightPartT& part : parts) {
     slot->parts.push_back(std::make_unique<plan::WeightPartT>(part));
   }

@@ -37,6 +37,8 @@ inline bool IsIntegerBlockType(DType dtype) {
 inline bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
+// What a KV cache may be of.
+inline bool IsKvType(DType dtype) { return IsFloat(dtype) || dtype == DType::kF8E4M3; }
 
 // Bytes of `elements` consecutive elements of one row. REQUIRES: elements is a multiple of
 // block_elements.

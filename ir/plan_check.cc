@@ -92,6 +92,7 @@ absl::Status CheckPart(const plan::WeightPartT& part, const Type& slot, const pl
   }
   const plan::TensorT& tensor = *plan.tensors[part.tensor];
   QUIRE_ASSIGN_OR_RETURN(Type type, TypeOfTensor(tensor.dtype, tensor.extents));
+  if (type.rank() == 0) type.extents = {1};  // one number is a row
   if (type.dtype != slot.dtype) {
     return absl::InvalidArgumentError(
         absl::StrCat(tensor.name, " is ", tensor.dtype, ", the slot ", DTypeText(slot.dtype)));
@@ -169,7 +170,7 @@ absl::Status CheckKernel(const plan::KernelT& kernel, absl::Span<const PlanSecti
 
 absl::Status CheckKvLayer(const plan::KvLayerT& layer) {
   QUIRE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(layer.dtype));
-  if (!IsFloat(dtype)) return absl::InvalidArgumentError("its element type is not a float");
+  if (!IsKvType(dtype)) return absl::InvalidArgumentError("its element type is not a float");
   if (layer.layer < 0 || layer.heads < 1 || layer.heads > kMaxHeads || layer.k_dim < 1 ||
       layer.k_dim > kMaxHead || layer.v_dim < 1 || layer.v_dim > kMaxHead || layer.window < 0 ||
       layer.window > kMaxExtent) {

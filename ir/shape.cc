@@ -352,7 +352,7 @@ absl::StatusOr<Type> RelativeBiasRule(const Op& op, const Declared&) {
 
 absl::StatusOr<Type> AttentionRule(const Op& op, const Declared&) {
   for (int i = 0; i < 3; ++i) {
-    QUIRE_RETURN_IF_ERROR(WantFloat(op, i));
+    if (i == 0 || !IsKvType(TypeOf(op, i).dtype)) QUIRE_RETURN_IF_ERROR(WantFloat(op, i));
     QUIRE_RETURN_IF_ERROR(WantRank(op, i, 3));
     const Extents& extents = TypeOf(op, i).extents;
     if (extents[1].is_letter() || extents[2].is_letter())
@@ -377,12 +377,33 @@ absl::StatusOr<Type> AttentionRule(const Op& op, const Declared&) {
   return Type{TypeOf(op, 0).dtype, {q[0], q[1], v[2]}};
 }
 
+namespace {
+
+// Operand i: a float, one or one for each head.
+absl::Status WantKvScale(const Op& op, int i, const Extent& heads) {
+  QUIRE_RETURN_IF_ERROR(WantFloat(op, i));
+  const Extents& scale = TypeOf(op, i).extents;
+  if (scale.empty() || scale == Extents{1} || scale == Extents{heads}) return absl::OkStatus();
+  return Wrong(op, i,
+               absl::StrCat("is not one number, or one for each of ", heads.ToString(), " heads"));
+}
+
+}  // namespace
+
+absl::StatusOr<Type> KvScaleRule(const Op& op, const Declared&) {
+  QUIRE_RETURN_IF_ERROR(WantFloat(op, 0));
+  QUIRE_RETURN_IF_ERROR(WantRank(op, 0, 3));
+  QUIRE_RETURN_IF_ERROR(WantKvScale(op, 1, TypeOf(op, 0).extents[1]));
+  return TypeOf(op, 0);
+}
+
 absl::StatusOr<Type> KvAppendRule(const Op& op, const Declared& declared) {
   QUIRE_RETURN_IF_ERROR(WantFloat(op, 0));
   QUIRE_RETURN_IF_ERROR(WantRank(op, 0, 3));
   QUIRE_ASSIGN_OR_RETURN(Type type, WantDeclared(op, declared));
   const Extents& x = TypeOf(op, 0).extents;
-  if (!IsFloat(type.dtype) || type.extents != Extents{Extent::Letter('C'), x[1], x[2]}) {
+  if (op.num_operands() > 1) QUIRE_RETURN_IF_ERROR(WantKvScale(op, 1, x[1]));
+  if (!IsKvType(type.dtype) || type.extents != Extents{Extent::Letter('C'), x[1], x[2]}) {
     return Wrong(op, 0, absl::StrCat("is not appended to ", type.ToString()));
   }
   return type;
@@ -392,7 +413,10 @@ absl::StatusOr<Type> KvReadRule(const Op& op, const Declared& declared) {
   QUIRE_ASSIGN_OR_RETURN(Type type, WantDeclared(op, declared));
   const bool is_rows = type.rank() == 3 && type.extents[0] == Extent::Letter('S') &&
                        !type.extents[1].is_letter() && !type.extents[2].is_letter();
-  if (IsFloat(type.dtype) && is_rows) return type;
+  if (is_rows && op.num_operands() > 0) {
+    QUIRE_RETURN_IF_ERROR(WantKvScale(op, 0, type.extents[1]));
+  }
+  if (IsKvType(type.dtype) && is_rows) return type;
   return absl::InvalidArgumentError(absl::StrCat(
       type.ToString(), " is no cache of an encoder\n  allowed: floats [S,heads,size]"));
 }

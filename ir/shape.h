@@ -33,6 +33,7 @@ absl::StatusOr<Type> ExpandHeadsRule(const Op& op, const std::optional<Type>& de
 absl::StatusOr<Type> ScoresRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> RelativeBiasRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> AttentionRule(const Op& op, const std::optional<Type>& declared);
+absl::StatusOr<Type> KvScaleRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> KvAppendRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> KvReadRule(const Op& op, const std::optional<Type>& declared);
 

@@ -12,6 +12,8 @@ Op* Attend(Builder& b, absl::string_view prefix, Op* q, Op* k, Op* v, const Atte
   const auto named = [&](absl::string_view word) -> Builder& {
     return b.Named(absl::StrCat(prefix, word));
   };
+  if (spec.k_scale != nullptr) k = named("ks").Make(OpKind::kKvScale, {k, spec.k_scale});
+  if (spec.v_scale != nullptr) v = named("vs").Make(OpKind::kKvScale, {v, spec.v_scale});
   const int64_t group = spec.heads / spec.kv_heads;
   if (group > 1) {
     k = named("kx").ExpandHeads(k, group);

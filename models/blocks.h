@@ -26,6 +26,8 @@ struct AttentionShape {
   Op* relative = nullptr;
   int64_t max_distance = 0;
   int64_t window = 0;  // of causal attention; 0: unlimited
+  // By which a narrow cache keeps k and v; nullptr: as they are.
+  Op *k_scale = nullptr, *v_scale = nullptr;
 };
 
 // The extent of `x`'s rows. What a builder gives after an error has no extents: any does, since
@@ -38,7 +40,7 @@ inline Extent RowsOf(const Op* x) {
 // rows are: C is T where a sequence looks at itself, S where it looks at an encoder's output.
 //
 // This is the one spelling that recognise-attention looks for:
-//   k, v  expand_heads where Hq > Hkv
+//   k, v  kv_scale where there is one, expand_heads where Hq > Hkv
 //   q, k, v  transpose to [H,rows,D]
 //   scores = matmul(q, k, transpose_b), scale, softcap?, alibi?, relative_bias?,
 //     causal_mask?, softmax  [H,T,C]

@@ -123,7 +123,8 @@ class DecoderBuilder {
   Op* Attention(int64_t layer, Op* h) {
     const LayerConfig& settings = config_.layer[static_cast<size_t>(layer)];
     Op *q, *k, *v;
-    if (config_.qkv_layout == QkvLayout::kSeparate) {
+    const bool packed = config_.qkv_layout != QkvLayout::kSeparate;
+    if (!packed) {
       q = Heads("qh", Project(TensorRole::kQ, layer, "q", h, config_.heads), config_.heads);
       k = Heads("kh", Project(TensorRole::kK, layer, "k", h, config_.kv_heads), config_.kv_heads);
       v = Heads("vh", Project(TensorRole::kV, layer, "v", h, config_.kv_heads), config_.kv_heads);
@@ -149,7 +150,9 @@ class DecoderBuilder {
                     .scale = settings.attention_scale,
                     .softcap = config_.attn_softcap,
                     .alibi_max = config_.alibi_max,
-                    .window = settings.window});
+                    .window = settings.window,
+                    .k_scale = KvScale(packed ? TensorRole::kQkv : TensorRole::kK, layer, 'k'),
+                    .v_scale = KvScale(packed ? TensorRole::kQkv : TensorRole::kV, layer, 'v')});
     return Linear(TensorRole::kAttnOut, layer, "o", a, config_.width,
                   config_.heads * config_.head_dim, config_.out_bias,
                   {&config_.width, &config_.heads, &config_.head_dim});
@@ -173,10 +176,17 @@ class DecoderBuilder {
                     .kv_heads = config_.kv_heads,
                     .head_dim = config_.head_dim,
                     .scale = config_.layer[static_cast<size_t>(layer)].attention_scale,
-                    .causal = false});
+                    .causal = false,
+                    .k_scale = KvScale(TensorRole::kCrossK, layer, 'k'),
+                    .v_scale = KvScale(TensorRole::kCrossV, layer, 'v')});
     return Linear(TensorRole::kCrossOut, layer, "o", a, config_.width,
                   config_.heads * config_.head_dim, false,
                   {&config_.width, &config_.heads, &config_.head_dim});
+  }
+
+  Op* KvScale(TensorRole projection, int64_t layer, char slot) {
+    return weights_.KvScale(b_, absl::StrCat(prefix_, std::string(1, slot), "_scale"),
+                            {.role = projection, .layer = layer}, slot, config_.kv_heads);
   }
 
   Op* Mlp(int64_t layer, Op* h) {

@@ -141,6 +141,11 @@ class EncoderDecoderBuilder {
     Op* q = heads(roles.q, "q", x);
     Op* k = heads(roles.k, "k", memory);
     Op* v = heads(roles.v, "v", memory);
+    const auto scale = [&](TensorRole role, char slot) -> Op* {
+      if (encoder_) return nullptr;
+      return weights_.KvScale(b_, absl::StrCat(prefix_, roles.word, std::string(1, slot), "_scale"),
+                              {.role = role, .layer = layer}, slot, stack_->heads);
+    };
     Op* a = Attend(b_, absl::StrCat(prefix_, roles.word), q, k, v,
                    {.heads = stack_->heads,
                     .kv_heads = stack_->heads,
@@ -148,7 +153,9 @@ class EncoderDecoderBuilder {
                     .scale = config_.attention_scale,
                     .causal = x == memory && !encoder_,
                     .relative = x == memory ? RelativeTable() : nullptr,
-                    .max_distance = config_.max_distance});
+                    .max_distance = config_.max_distance,
+                    .k_scale = scale(roles.k, 'k'),
+                    .v_scale = scale(roles.v, 'v')});
     return Project(roles.out, layer, absl::StrCat(roles.word, "o"), a, config_.width,
                    stack_->heads * config_.head_dim,
                    {&config_.width, &stack_->heads, &config_.head_dim});

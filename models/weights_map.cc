@@ -130,4 +130,45 @@ Op* WeightsMap::Get(Builder& builder, absl::string_view value, const WeightReque
   return op;
 }
 
+Op* WeightsMap::KvScale(Builder& builder, absl::string_view value, const WeightRequest& projection,
+                        char slot, int64_t heads) {
+  if (checkpoint_.format() == CheckpointFormat::kGguf) return nullptr;
+  WeightRequest request = projection;
+  request.part = "";
+  const TensorInfo* tensor = nullptr;
+  for (const std::string& name : Names(request)) {
+    const std::string own = absl::StrCat(std::string(1, slot), "_scale");
+    for (const std::string& scale :
+         {absl::StrCat(name.substr(0, name.rfind('.') + 1), own), absl::StrCat(name, ".", own),
+          absl::StrCat(name, ".output_scale")}) {
+      if (tensor == nullptr) tensor = checkpoint_.Find(scale);
+    }
+  }
+  if (tensor == nullptr || !status_.ok()) return nullptr;
+  const bool is_one = tensor->extents.empty() || tensor->extents == std::vector<int64_t>{1};
+  if (!is_one && tensor->extents != std::vector<int64_t>{heads}) {
+    status_ = WithLine(
+        WithLine(absl::InvalidArgumentError(absl::StrCat("tensor ", tensor->name, " has extents ",
+                                                         ExtentsText(tensor->extents))),
+                 "from", checkpoint_.path()),
+        "allowed", absl::StrCat("one number, or [", heads, "], one for each head"));
+    return nullptr;
+  }
+  status_ = checkpoint_.Require(tensor->name).status();
+  if (status_.ok() && !IsFloat(*tensor->dtype)) {
+    status_ = WithLine(
+        WithLine(absl::UnimplementedError(absl::StrCat("tensor ", tensor->name, " has elements of ",
+                                                       DTypeText(*tensor->dtype))),
+                 "from", checkpoint_.path()),
+        "allowed", "f32, f16, bf16");
+  }
+  if (!status_.ok()) return nullptr;
+  Op*& op = made_[tensor->name];
+  if (op == nullptr) {
+    op =
+        builder.Named(value).Weight(tensor->name, Type{*tensor->dtype, ToExtents(tensor->extents)});
+  }
+  return op;
+}
+
 }  // namespace quire

@@ -46,6 +46,11 @@ class WeightsMap {
   // A weight op named `value`; the same op when the same tensor is asked for again. A matrix may be
   // of any element type, a vector only of a float type.
   Op* Get(Builder& builder, absl::string_view value, const WeightRequest& request);
+  // The scale that a cache of 8-bit floats keeps keys ('k') or values ('v') by, as checkpoints have
+  // it beside the projection that makes them: self_attn.k_scale, or k_proj.k_scale or
+  // k_proj.output_scale of older ones; nullptr: it has none. One float, or one for each head.
+  Op* KvScale(Builder& builder, absl::string_view value, const WeightRequest& projection, char slot,
+              int64_t heads);
 
  private:
   std::vector<std::string> Names(const WeightRequest& request) const;

@@ -229,8 +229,9 @@ VerbMain AddCompileVerb(CLI::App* app) {
                                         "what to lower for: cpu, cuda, or both; cuda:sm_90a builds "
                                         "kernels in (what the model can run on, with packed "
                                         "weights cpu; of a .qplan: what it has)");
-  app->add_option("--kv-dtype", options->kv_dtype, "element type of the KV cache")
-      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}));
+  app->add_option("--kv-dtype", options->kv_dtype,
+                  "element type of the KV cache: f32, f16, bf16 or f8e4m3 (by the weights' types)")
+      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16", "f8e4m3"}));
   app->add_option("--page-tokens", options->page_tokens, "tokens in one KV page")
       ->check(CLI::Range(1, 65536));
   app->add_option("--weights-dir", assemble.weights_dir,

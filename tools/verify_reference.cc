@@ -31,6 +31,8 @@ double StorageUnit(DType dtype) {
       return 0x1p-11;
     case DType::kBF16:
       return 0x1p-8;
+    case DType::kF8E4M3:
+      return 0x1p-4;
     default:
       return kUnit;
   }

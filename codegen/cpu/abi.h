@@ -62,14 +62,21 @@ struct AttentionItem {
   // split go here, for "merge": [queries, dv + 2], a query's outputs, maximum and sum.
   float* partial;
 };
-// `layer`: the layer's place in page 0 of the pool. `scratch` as for rows. `biases`: with buckets,
-// [hq, RelativeBiases(max_distance)], of key - query = -(max_distance + 15) .. max_distance + 15;
-// so that the biases of 16 keys in a row lie side by side, however far away they are. Else null.
-using AttentionEntry = void (*)(const float* q, const void* layer, float* y,
-                                const AttentionItem* item, void* scratch, const float* biases);
+// Null but where the spec has them.
+struct AttentionTables {
+  // [hq, RelativeBiases(max_distance)], of key - query = -(max_distance + 15) .. max_distance + 15;
+  // so that the biases of 16 keys in a row lie side by side, however far away they are.
+  const float* biases = nullptr;
+  const float *k_scales = nullptr, *v_scales = nullptr;  // [hkv]
+};
 constexpr int64_t RelativeBiases(int64_t max_distance) { return 2 * (max_distance + 15) + 1; }
+// `layer`: the layer's place in page 0 of the pool. `scratch` as for rows.
+using AttentionEntry = void (*)(const float* q, const void* layer, float* y,
+                                const AttentionItem* item, void* scratch,
+                                const AttentionTables* tables);
 // Merges partial [splits, queries, dv + 2] of the item's splits into y.
-using MergeEntry = void (*)(float* y, const AttentionItem* item, void* scratch);
+using MergeEntry = void (*)(float* y, const AttentionItem* item, void* scratch,
+                            const AttentionTables* tables);
 
 // A layer of a KV page: K [Hkv, D, page_tokens], then V [Hkv, page_tokens, Dv]. Tokens lie
 // innermost in K, so that a vector holds one column of 16 keys. The operand of a kv_append of

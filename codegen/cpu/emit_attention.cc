@@ -71,13 +71,25 @@ V AttentionEmitter::Field(size_t offset) {
   return w_.Load("i64", w_.At(item_, static_cast<int64_t>(offset)), 8);
 }
 
+void AttentionEmitter::LoadTables() {
+  const auto load = [&](size_t field) {
+    return w_.Load("ptr", w_.At(tables_, static_cast<int64_t>(field)), 8);
+  };
+  const V head = w_.Mul(Field(offsetof(AttentionItem, kv_head)), I64(4));
+  const auto scale = [&](size_t field) { return w_.Load("float", w_.At(load(field), head), 4); };
+  if (spec_.buckets > 0) biases_ = load(offsetof(AttentionTables, biases));
+  if (spec_.k_scale) k_scale_ = scale(offsetof(AttentionTables, k_scales));
+  if (spec_.v_scale) v_scale_ = scale(offsetof(AttentionTables, v_scales));
+}
+
 void AttentionEmitter::EmitMain() {
   w_.BeginFunction(kMainEntry, {{"ptr noalias readonly", q_.text},
                                 {"ptr noalias readonly", layer_.text},
                                 {"ptr noalias", y_.text},
                                 {"ptr noalias readonly", item_.text},
                                 {"ptr noalias", scratch_.text},
-                                {"ptr noalias readonly", biases_.text}});
+                                {"ptr noalias readonly", tables_.text}});
+  LoadTables();
   const V end = Field(offsetof(AttentionItem, query_end));
   const LlvmWriter::Var query = w_.NewVar(Field(offsetof(AttentionItem, query_begin)));
   // Few queries, as of one generated token, get a tile of their own height.
@@ -190,9 +202,10 @@ void AttentionEmitter::PrepareQueries(const V& query, const V& count, int height
     const V step_row = w_.Add(Field(offsetof(AttentionItem, first_row)), row);
     const V from =
         w_.At(q_, w_.Mul(w_.Add(w_.Mul(step_row, I64(spec_.hq)), head), I64(4 * spec_.d)));
+    const V own_scale = F32(static_cast<float>(spec_.scale));
+    const V scale = spec_.k_scale ? w_.FMul(k_scale_, own_scale) : own_scale;
     w_.For(I64(0), I64(spec_.d), 1, [&](const V& d) {
-      const V scaled = w_.FMul(w_.Load("float", w_.At(from, w_.Mul(d, I64(4))), 4),
-                               F32(static_cast<float>(spec_.scale)));
+      const V scaled = w_.FMul(w_.Load("float", w_.At(from, w_.Mul(d, I64(4))), 4), scale);
       w_.Store(scaled, w_.At(At(queries_, d, 4 * height), w_.Mul(r, I64(4))), 4);
     });
   });
@@ -231,7 +244,8 @@ void AttentionEmitter::Finish(const V& running, const V& y) {
   const V sum = w_.Load("float", w_.At(running, 4 * (spec_.dv + 1)), 4);
   // A query that sees nothing gives zeros.
   const V empty = w_.Compare("fcmp oeq", sum, F32(0));
-  const V inverse = w_.Select(empty, F32(0), w_.FDiv(F32(1), sum));
+  const V numerator = spec_.v_scale ? v_scale_ : F32(1);
+  const V inverse = w_.Select(empty, F32(0), w_.FDiv(numerator, sum));
   w_.For(I64(0), I64(spec_.dv), 8, [&](const V& i) {
     const V at = w_.Mul(i, I64(4));
     w_.Store(w_.FMul(w_.Load("<8 x float>", w_.At(running, at), 4), w_.Splat(inverse, 8)),
@@ -242,7 +256,9 @@ void AttentionEmitter::Finish(const V& running, const V& y) {
 void AttentionEmitter::EmitMerge() {
   w_.BeginFunction(kMergeEntry, {{"ptr noalias", y_.text},
                                  {"ptr noalias readonly", item_.text},
-                                 {"ptr noalias", scratch_.text}});
+                                 {"ptr noalias", scratch_.text},
+                                 {"ptr noalias readonly", tables_.text}});
+  LoadTables();
   const V begin = Field(offsetof(AttentionItem, query_begin));
   const V end = Field(offsetof(AttentionItem, query_end));
   const V splits = w_.Sub(Field(offsetof(AttentionItem, split_end)),

@@ -7,6 +7,9 @@
 //     merged into the running (outputs, maximum, sum)
 //   y = outputs / sum
 //
+// Where what a layer keeps is multiplied by scales, queries are by that of K beside the spec's own,
+// and 1 / sum is by that of V.
+//
 // A token that a query does not see adds exactly zero, so bits depend neither on the tile nor on
 // where a page ends. Tokens that no query of the tile sees are not read from V at all, and what is
 // read of them from K (lanes of the same page) is dropped.
@@ -48,6 +51,7 @@ class AttentionEmitter {
   };
 
   void EmitMain();
+  void LoadTables();
   void EmitMerge();
   V Field(size_t offset);  // of the item
 
@@ -88,7 +92,8 @@ class AttentionEmitter {
   const bool pages_hold_tiles_;  // a tile of 16 tokens lies in one page
   LlvmWriter w_;
   V q_{"ptr", "%q"}, layer_{"ptr", "%layer"}, y_{"ptr", "%y"}, item_{"ptr", "%item"},
-      scratch_{"ptr", "%scratch"}, biases_{"ptr", "%biases"};
+      scratch_{"ptr", "%scratch"}, tables_{"ptr", "%tables"};
+  V biases_, k_scale_, v_scale_;  // where the spec has them
   int64_t scratch_bytes_ = 0;
   int64_t queries_;            // [d][height] f32, scaled
   int64_t first_seen_;         // [height] i64: first token that a query sees

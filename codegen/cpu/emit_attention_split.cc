@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "codegen/cpu/abi.h"
 #include "codegen/cpu/emit_attention.h"
 #include "codegen/cpu/emit_math.h"
@@ -53,7 +54,7 @@ void AttentionEmitter::FindTokens(const Range& range) {
 
 // Copies the range's tokens into tiles, K as [d][16] and V as [16][dv].
 void AttentionEmitter::StageTokens(const Range& range) {
-  const std::string bits = kv_bytes_ == 4 ? "i32" : "i16";
+  const std::string bits = absl::StrCat("i", 8 * kv_bytes_);
   const int align = static_cast<int>(kv_bytes_);
   const int64_t page = spec_.page_tokens;
   const V pages =

@@ -123,8 +123,44 @@ SinCos EmitSinCos(LlvmWriter& w, const V& angle) {
           negated(w.Select(swapped, sine, cosine), bit(w.Add(quadrant, one), two))};
 }
 
+namespace {
+
+// As F32ToF8E4M3 (ir/dtype.h), lane by lane.
+V EmitF8E4M3(LlvmWriter& w, const V& x) {
+  const int lanes = LanesOf(x.type);
+  const V a = Abs(w, x), largest = Constant(w, x, 448), magic = Constant(w, x, 16384);
+  const V sign = w.Binary("and", w.Binary("lshr", w.Bitcast(x, IntegerType(x)), Integers(w, x, 24)),
+                          Integers(w, x, 0x80));
+  const V kept = w.Select(w.Compare("fcmp olt", a, largest), a, largest);
+  const V bits = w.Bitcast(kept, IntegerType(x));
+  const V odd = w.Binary("and", w.Binary("lshr", bits, Integers(w, x, 20)), Integers(w, x, 1));
+  const V rounded = w.Add(w.Add(bits, odd), Integers(w, x, 0x7ffff - 0x3c000000));
+  const V normal = w.Binary("lshr", rounded, Integers(w, x, 20));
+  const V small =
+      w.Sub(w.Bitcast(w.FAdd(kept, magic), IntegerType(x)), w.Bitcast(magic, IntegerType(x)));
+  const V is_small = w.Compare("fcmp olt", kept, Constant(w, x, 0x1p-6));
+  const V number = w.Binary("or", sign, w.Select(is_small, small, normal));
+  const V result = w.Select(w.Compare("fcmp uno", x, x), Integers(w, x, 0x7f), number);
+  return w.Convert("trunc", result, VectorOf(lanes, "i8"));
+}
+
+// Bits of an f8e4m3 in the low bytes of i32.
+V EmitFromF8E4M3(LlvmWriter& w, const V& bits, const std::string& type) {
+  const auto integers = [&](int64_t value) { return w.SplatConstant(I32(value), LanesOf(type)); };
+  const V magnitude = w.Binary("and", bits, integers(0x7f));
+  // As f32 it is 2^120 too small, a subnormal where it is one, too.
+  const V number = w.Bitcast(w.Binary("shl", magnitude, integers(20)), type);
+  const V scaled = w.Bitcast(w.FMul(number, Constant(w, number, 0x1p120)), bits.type);
+  const V is_nan = w.Compare("icmp eq", magnitude, integers(0x7f));
+  const V sign = w.Binary("shl", w.Binary("and", bits, integers(0x80)), integers(24));
+  return w.Bitcast(w.Binary("or", w.Select(is_nan, integers(0x7fc00000), scaled), sign), type);
+}
+
+}  // namespace
+
 V EmitNarrow(LlvmWriter& w, DType dtype, const V& x) {
   const int lanes = LanesOf(x.type);
+  if (dtype == DType::kF8E4M3) return EmitF8E4M3(w, x);
   if (dtype == DType::kF16) return w.Convert("fptrunc", x, VectorOf(lanes, "half"));
   if (dtype != DType::kBF16) return x;
   // In integers: the conversion instructions of some machines drop subnormal numbers.
@@ -145,22 +181,6 @@ V EmitRound(LlvmWriter& w, DType dtype, const V& x) {
   const V wide = w.Convert("zext", narrow, IntegerType(x));
   return w.Bitcast(w.Binary("shl", wide, Integers(w, x, 16)), x.type);
 }
-
-namespace {
-
-// Bits of an f8e4m3 in the low bytes of i32.
-V EmitFromF8E4M3(LlvmWriter& w, const V& bits, const std::string& type) {
-  const auto integers = [&](int64_t value) { return w.SplatConstant(I32(value), LanesOf(type)); };
-  const V magnitude = w.Binary("and", bits, integers(0x7f));
-  // As f32 it is 2^120 too small, a subnormal where it is one, too.
-  const V number = w.Bitcast(w.Binary("shl", magnitude, integers(20)), type);
-  const V scaled = w.Bitcast(w.FMul(number, Constant(w, number, 0x1p120)), bits.type);
-  const V is_nan = w.Compare("icmp eq", magnitude, integers(0x7f));
-  const V sign = w.Binary("shl", w.Binary("and", bits, integers(0x80)), integers(24));
-  return w.Bitcast(w.Binary("or", w.Select(is_nan, integers(0x7fc00000), scaled), sign), type);
-}
-
-}  // namespace
 
 V EmitLoad(LlvmWriter& w, DType dtype, const V& pointer, int lanes) {
   const std::string f32 = VectorOf(lanes, "float"), i32 = VectorOf(lanes, "i32");

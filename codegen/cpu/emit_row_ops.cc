@@ -199,7 +199,12 @@ void RowEmitter::KvAppend(const Op& op) {
   Nest({dims[0]}, [&](const Index& head) {
     const V plane = w_.At(page, w_.Mul(w_.Mul(head[0], I64(dims[1])), column_bytes));
     Vectors(dims[1], [&](const V& i, int lanes) {
-      const V narrow = EmitNarrow(w_, dtype, LoadAt(x, head, i, lanes));
+      V value = LoadAt(x, head, i, lanes);
+      if (op.num_operands() > 1) {
+        const V scale = w_.Extract(LoadAt(views_.at(op.operand(1)), {}, head[0], 1), 0);
+        value = w_.FDiv(value, w_.Splat(scale, lanes));
+      }
+      const V narrow = EmitNarrow(w_, dtype, value);
       if (is_key) {
         const V first = w_.At(w_.At(plane, w_.Mul(slot, I64(bytes))), w_.Mul(i, column_bytes));
         for (int lane = 0; lane < lanes; ++lane) {

@@ -6,6 +6,7 @@
 // Legal because every other op treats each row on its own, and a causal row reads rows at or before
 // its own: the rows of an earlier step are the same numbers whether they are computed again or read
 // from the cache. Both are proven here, op by op. Attention over the same k and v shares one cache.
+// A kv_scale of k or v is that of its cache where this is of f8e4m3; otherwise nothing needs it.
 // Declines when an attention already reads a cache, its own or that of an encoder's output.
 // Refuses, naming the op, when:
 //   - an op other than attention mixes rows;
@@ -50,7 +51,7 @@ Op* Append(Builder& builder, absl::string_view scope, Op* x, int64_t layer, absl
            DType dtype) {
   const Extents& rows = x->type.extents;
   return builder.Named(absl::StrCat(scope, slot, "c"))
-      .Make(OpKind::kKvAppend, {x},
+      .Make(OpKind::kKvAppend, KeptBy(x, dtype),
             {{AttrKind::kLayer, layer}, {AttrKind::kSlot, std::string(slot)}},
             Type{dtype, {Extent::Letter('C'), rows[1], rows[2]}});
 }

@@ -63,7 +63,7 @@ class Grouping {
   void Place() {
     for (size_t i = 0; i < func_.ops().size(); ++i) {
       const Op* op = func_.ops()[i].get();
-      if (weights_.contains(op) || op->Is(OpKind::kKvRead)) continue;
+      if (weights_.contains(op) || IsThereBefore(*op)) continue;
       if (const LinearGroup* linear = linears_.Of(op); linear != nullptr) {
         // All wait for the last: what a residual adds may be of a higher level than the input.
         if (op == linear->result()) PlaceLinear(*linear, i);
@@ -94,6 +94,13 @@ class Grouping {
   }
 
  private:
+  // What a cache keeps is there before any group runs, as are its scales.
+  bool IsThereBefore(const Op& op) const {
+    return op.Is(OpKind::kKvRead) &&
+           std::all_of(op.operands.begin(), op.operands.end(),
+                       [&](const Op* operand) { return weights_.contains(operand); });
+  }
+
   void PlaceLinear(const LinearGroup& group, size_t place) {
     int level = 0;
     for (const Op* op : group.ops()) level = std::max(level, LevelFor(*op));
@@ -187,6 +194,10 @@ std::vector<const Op*> ByGroup(const Func& func, const OpSet& weights) {
 }  // namespace
 
 absl::StatusOr<bool> Fuse(Func& func, const Target& target, Notes& notes) {
+  // Scales that no cache took.
+  for (const auto& op : func.ops()) {
+    if (op->Is(OpKind::kKvScale)) func.ReplaceUses(op.get(), op->operand(0));
+  }
   bool changed = func.EraseDead();
   const OpSet weights = WeightExpressionsOf(func);
   const LinearGroups linears(func, weights, target, notes);

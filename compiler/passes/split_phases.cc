@@ -120,7 +120,7 @@ Op* Append(Builder& builder, Op* x, int64_t layer, absl::string_view slot, absl:
            DType dtype) {
   const Extents& rows = x->type.extents;
   return builder.Named(absl::StrCat(ScopeOf(x->name), cache == "cross" ? "cross_" : "", slot, "c"))
-      .Make(OpKind::kKvAppend, {x},
+      .Make(OpKind::kKvAppend, KeptBy(x, dtype),
             {{AttrKind::kLayer, layer},
              {AttrKind::kSlot, std::string(slot)},
              {AttrKind::kCache, std::string(cache)}},
@@ -192,9 +192,11 @@ absl::StatusOr<std::unique_ptr<Func>> MakeEncode(const Func& whole, const Caches
 absl::Status ReadCaches(Func& step, const Caches& cross, const Target& target) {
   for (size_t i = 0; i < cross.pairs.size(); ++i) {
     Builder builder(&step, cross.readers[i][0]);
-    const auto read = [&](const Op* rows, absl::string_view slot) {
+    const auto read = [&](Op* rows, absl::string_view slot) {
+      std::vector<Op*> operands = KeptBy(rows, target.kv_dtype);
+      operands.erase(operands.begin());
       return builder.Named(absl::StrCat(ScopeOf(cross.readers[i][0]->name), "cross_", slot, "c"))
-          .Make(OpKind::kKvRead, {},
+          .Make(OpKind::kKvRead, std::move(operands),
                 {{AttrKind::kLayer, static_cast<int64_t>(i)}, {AttrKind::kSlot, std::string(slot)}},
                 Type{target.kv_dtype, rows->type.extents});
     };

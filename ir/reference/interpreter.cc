@@ -20,6 +20,7 @@ absl::Status Dispatch(const Call& call) {
     case OpKind::kWeight:
     case OpKind::kKvAppend:
     case OpKind::kKvRead:
+    case OpKind::kKvScale:
       return absl::InternalError("the interpreter answers this op itself");
     case OpKind::kEmbed:
       return Embed(call);
@@ -90,6 +91,24 @@ absl::Status CheckWhole(const Tensor& tensor) {
     }
   }
   return absl::OkStatus();
+}
+
+// The operand that scales what a cache keeps; -1: none.
+int ScaleOf(const Op& op) {
+  const int at = op.Is(OpKind::kKvAppend) ? 1 : op.Is(OpKind::kKvRead) ? 0 : op.num_operands();
+  return at < op.num_operands() ? at : -1;
+}
+
+// Rounded to what a cache of this type keeps, by a scale where there is one.
+void RoundKept(DType dtype, const Tensor* scale, Tensor* kept) {
+  if (scale == nullptr) return RoundAll(dtype, absl::MakeSpan(kept->values));
+  const int64_t heads = kept->extent(1), d = kept->last();
+  for (int64_t i = 0; i < kept->elements(); ++i) {
+    const int64_t head = scale->elements() == 1 ? 0 : i / d % heads;
+    const double s = scale->values[static_cast<size_t>(head)];
+    double& value = kept->values[static_cast<size_t>(i)];
+    value = s * RoundTo(dtype, value / s);
+  }
 }
 
 class Evaluation {
@@ -184,7 +203,8 @@ class Evaluation {
   absl::Status Store(const Op& op, Tensor value) {
     if (uses_left_[&op] == 0) return absl::OkStatus();
     if (value.elements() > FreeElements()) return TooMuch(op);
-    RoundAll(op.type.dtype, absl::MakeSpan(value.values));
+    // By a scale it was rounded when it was appended.
+    if (ScaleOf(op) < 0) RoundAll(op.type.dtype, absl::MakeSpan(value.values));
     live_elements_ += value.elements();
     values_[&op] = std::make_unique<Tensor>(std::move(value));
     return absl::OkStatus();
@@ -235,12 +255,13 @@ class Evaluation {
 
   absl::Status Compute(const Op& op, const std::vector<const Tensor*>& operands) {
     if (op.Is(OpKind::kKvRead)) return ReadCross(op);
+    if (op.Is(OpKind::kKvScale)) return Store(op, *operands[0]);
     QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> extents, Bind(op.type.extents, bindings_));
     QUIRE_ASSIGN_OR_RETURN(Tensor out, Tensor::Zeros(std::move(extents), FreeElements()));
     if (op.Is(OpKind::kKvAppend) && op.Text(AttrKind::kCache) != "self") {
-      QUIRE_RETURN_IF_ERROR(AppendEncoded(op, *operands[0], &out));
+      QUIRE_RETURN_IF_ERROR(AppendEncoded(op, operands, &out));
     } else if (op.Is(OpKind::kKvAppend)) {
-      QUIRE_RETURN_IF_ERROR(AppendKv(op, *operands[0], &out));
+      QUIRE_RETURN_IF_ERROR(AppendKv(op, operands, &out));
     } else if (out.elements() > 0) {
       // An empty result needs no work, and may have an outer extent too long to count through.
       QUIRE_RETURN_IF_ERROR(Dispatch({op, operands, &out}));
@@ -256,7 +277,8 @@ class Evaluation {
 
   int64_t PastTokens() const { return inputs_.kv == nullptr ? 0 : inputs_.kv->tokens; }
 
-  absl::Status AppendKv(const Op& op, const Tensor& rows, Tensor* context) {
+  absl::Status AppendKv(const Op& op, const std::vector<const Tensor*>& operands, Tensor* context) {
+    const Tensor& rows = *operands[0];
     const auto key = std::make_pair(op.Int(AttrKind::kLayer), op.Text(AttrKind::kSlot));
     if (context->extent(0) != PastTokens() + rows.extent(0)) {
       return absl::InvalidArgumentError(absl::StrCat("C=", context->extent(0), ", but ",
@@ -281,20 +303,22 @@ class Evaluation {
     std::copy(rows.values.begin(), rows.values.end(),
               context->values.end() - static_cast<std::ptrdiff_t>(rows.values.size()));
     // Rounded here and not only in Store, since the state keeps it too.
-    RoundAll(op.type.dtype, absl::MakeSpan(context->values));
+    RoundKept(op.type.dtype, operands.size() > 1 ? operands[1] : nullptr, context);
     if (inputs_.kv != nullptr) appended_[key] = *context;
     return absl::OkStatus();
   }
 
   // An encoder sees its input as a whole: the rows are the context.
-  absl::Status AppendEncoded(const Op& op, const Tensor& rows, Tensor* context) {
+  absl::Status AppendEncoded(const Op& op, const std::vector<const Tensor*>& operands,
+                             Tensor* context) {
+    const Tensor& rows = *operands[0];
     if (context->extents != rows.extents) {
       return absl::InvalidArgumentError(
           absl::StrCat("C=", context->extent(0), ", but an encoder has ", rows.extent(0), " rows"));
     }
     context->values = rows.values;
+    RoundKept(op.type.dtype, operands.size() > 1 ? operands[1] : nullptr, context);
     if (op.Text(AttrKind::kCache) == "encoder" || inputs_.cross == nullptr) return absl::OkStatus();
-    RoundAll(op.type.dtype, absl::MakeSpan(context->values));
     const auto key = std::make_pair(op.Int(AttrKind::kLayer), op.Text(AttrKind::kSlot));
     if (encoded_.emplace(key, *context).second) return absl::OkStatus();
     return absl::InvalidArgumentError(

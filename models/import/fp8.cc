@@ -67,11 +67,28 @@ absl::Status CheckGroup(const ConfigReader& group) {
   return OnlyNull(weights, {"group_size", "actorder"});
 }
 
+// Of a cache in 8-bit floats: its scales are tensors of the checkpoint (models/weights_map.h),
+// which
+// --kv-dtype=f8e4m3 has a use for.
+absl::Status CheckKvScheme(const ConfigReader& config) {
+  constexpr absl::string_view kScheme = "kv_cache_scheme";
+  if (!config.Has(kScheme)) return OnlyNull(config, {kScheme});
+  QUIRE_ASSIGN_OR_RETURN(const ConfigReader scheme, config.GetObject(kScheme));
+  scheme.Ignore({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
+  QUIRE_ASSIGN_OR_RETURN(const int64_t bits, scheme.GetInt("num_bits"));
+  if (bits != 8) return scheme.Refuse("num_bits", "is not supported", "8");
+  QUIRE_RETURN_IF_ERROR(Only(scheme, "type", {"float"}));
+  QUIRE_RETURN_IF_ERROR(Only(scheme, "strategy", {"tensor", "attn_head"}));
+  QUIRE_RETURN_IF_ERROR(OnlyBool(scheme, "symmetric", true));
+  QUIRE_RETURN_IF_ERROR(OnlyBool(scheme, "dynamic", false));
+  return OnlyNull(scheme, {"group_size", "actorder", "block_structure"});
+}
+
 absl::Status CheckCompressedTensors(const ConfigReader& config, const nlohmann::json& json) {
   config.Ignore({"ignore", "global_compression_ratio", "version", "provider"});
   QUIRE_RETURN_IF_ERROR(Only(config, "format", {"float-quantized", "naive-quantized"}));
   QUIRE_RETURN_IF_ERROR(Only(config, "quantization_status", {"compressed", "frozen"}));
-  QUIRE_RETURN_IF_ERROR(OnlyNull(config, {"kv_cache_scheme"}));
+  QUIRE_RETURN_IF_ERROR(CheckKvScheme(config));
   for (absl::string_view key : {"sparsity_config", "transform_config"}) {
     const auto found = json.find(key);
     const bool is_empty = found == json.end() || found->is_null() || found->empty();
@@ -103,7 +120,7 @@ absl::Status CheckMethod(const ConfigReader& config, const nlohmann::json& json)
   QUIRE_RETURN_IF_ERROR(Only(config, "fmt", {"e4m3"}));
   QUIRE_RETURN_IF_ERROR(Only(config, "scale_fmt", {"float", "ue8m0"}));
   QUIRE_RETURN_IF_ERROR(Only(config, "expert_dtype", {"fp8"}));
-  QUIRE_RETURN_IF_ERROR(OnlyNull(config, {"kv_cache_scheme"}));
+  QUIRE_RETURN_IF_ERROR(CheckKvScheme(config));
   return OnlyBlocksOf128(config, "weight_block_size");
 }
 

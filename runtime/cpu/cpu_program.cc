@@ -246,10 +246,10 @@ void CpuProgram::RunChunk(int task, int chunk, int chunks, int thread) {
       const AttentionItem& item = launch.work->items()[static_cast<size_t>(chunk)];
       reinterpret_cast<AttentionEntry>(kernel.main)(static_cast<const float*>(operands[0]),
                                                     operands[1], y, &item, state.scratch.data(),
-                                                    launch.biases);
+                                                    &launch.tables);
     } else {
       const AttentionItem& item = launch.work->merges()[static_cast<size_t>(chunk)];
-      reinterpret_cast<MergeEntry>(kernel.merge)(y, &item, state.scratch.data());
+      reinterpret_cast<MergeEntry>(kernel.merge)(y, &item, state.scratch.data(), &launch.tables);
     }
   } else if (std::holds_alternative<RowSpec>(kernel.spec)) {
     reinterpret_cast<RowEntry>(kernel.main)(operands.data(), launch.row_step, state.scratch.data(),

@@ -85,7 +85,7 @@ class CpuProgram : public Program {
     bool rows_are_t = true;
     std::vector<Operand> operands;      // as the kernel takes them; inputs, then outputs
     AttentionWork* work = nullptr;      // attention
-    const float* biases = nullptr;      // attention with relative biases
+    AttentionTables tables;             // attention
     const RowStep* row_step = nullptr;  // row: of the class that it appends to
     // Of the step at hand.
     std::vector<void*> pointers;
@@ -156,6 +156,7 @@ class CpuProgram : public Program {
   bool are_copies_used_ = false;
   std::map<uint32_t, std::vector<float>> biases_;
   std::map<std::pair<uint32_t, const CpuKernel*>, std::vector<float>> relative_;  // unrolled
+  std::map<std::pair<uint32_t, int64_t>, std::vector<float>> kv_scales_;          // and by heads
   std::vector<Launch> launches_;
   std::vector<Task> tasks_;
   std::map<std::pair<const CpuKernel*, plan::KvCache>, std::unique_ptr<AttentionWork>> attention_;

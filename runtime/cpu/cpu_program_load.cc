@@ -12,6 +12,7 @@
 #include "codegen/cpu/relative_bias.h"
 #include "ir/status.h"
 #include "runtime/cpu/cpu_program.h"
+#include "runtime/float_weights.h"
 
 namespace quire {
 namespace {
@@ -118,7 +119,13 @@ absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::Pr
       const uint32_t index = launch->inputs[i].index();
       const plan::WeightSlotT& slot = *target.weights[index];
       const CpuKernel* kernel = kernels_.at(launch->kernel);
-      if (const auto* attention = std::get_if<AttentionSpec>(&kernel->spec)) {
+      const int64_t heads = KvScaleHeads(kernel->spec, kernel->rows, i);
+      if (heads > 0) {
+        std::vector<float>& scales = kv_scales_[{index, heads}];
+        if (scales.empty()) {
+          QUIRE_ASSIGN_OR_RETURN(scales, LoadKvScales(slot, source, heads));
+        }
+      } else if (const auto* attention = std::get_if<AttentionSpec>(&kernel->spec)) {
         QUIRE_ASSIGN_OR_RETURN(const std::vector<float> table, LoadBias(slot, source));
         if (static_cast<int64_t>(table.size()) < attention->buckets * attention->hq) {
           return Bad(*launch, "its table of biases is too small");
@@ -201,10 +208,23 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
           {Operand::Place::kFixed, biases_.at(launch.inputs[i].index()).data()});
       continue;
     }
-    const bool is_table = launch.inputs[i].kind() == plan::OperandKind::Weight &&
-                          std::holds_alternative<AttentionSpec>(bound.kernel->spec);
-    if (is_table) {
-      bound.biases = relative_.at({launch.inputs[i].index(), bound.kernel}).data();
+    const uint32_t index = launch.inputs[i].index();
+    const auto* attention = std::get_if<AttentionSpec>(&bound.kernel->spec);
+    if (const int64_t heads = KvScaleHeads(bound.kernel->spec, bound.kernel->rows, i)) {
+      if (launch.inputs[i].kind() != plan::OperandKind::Weight) {
+        return Bad(launch, "wrong operands");
+      }
+      const float* scales = kv_scales_.at({index, heads}).data();
+      if (attention == nullptr) {
+        bound.operands.push_back({Operand::Place::kFixed, scales});
+      } else {
+        const bool is_k = i == 2 && attention->k_scale;
+        (is_k ? bound.tables.k_scales : bound.tables.v_scales) = scales;
+      }
+      continue;
+    }
+    if (attention != nullptr && launch.inputs[i].kind() == plan::OperandKind::Weight) {
+      bound.tables.biases = relative_.at({index, bound.kernel}).data();
       continue;
     }
     QUIRE_ASSIGN_OR_RETURN(Operand operand, Bind(launch.inputs[i], program));
@@ -223,8 +243,11 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
     if (bound.kernel->quantize != nullptr) tasks_.push_back({index, Part::kQuantize});
     tasks_.push_back({index, Part::kMain});
   } else if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
-    const bool has_table = bound.biases != nullptr;
-    if (inputs != 2 || launch.outputs.size() != 1 || has_table != (attention->buckets > 0)) {
+    const AttentionTables& tables = bound.tables;
+    const bool has_all = (tables.biases != nullptr) == (attention->buckets > 0) &&
+                         (tables.k_scales != nullptr) == attention->k_scale &&
+                         (tables.v_scales != nullptr) == attention->v_scale;
+    if (inputs != 2 || launch.outputs.size() != 1 || !has_all) {
       return Bad(launch, "wrong operands");
     }
     if (attention->page_tokens != LayoutOf(own_).page_tokens) {

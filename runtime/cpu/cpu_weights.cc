@@ -1,12 +1,12 @@
 #include "runtime/cpu/cpu_weights.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/cpu/pack.h"
 #include "ir/status.h"
 #include "ir/type.h"
+#include "runtime/float_weights.h"
 
 namespace quire {
 namespace {
@@ -81,26 +81,8 @@ absl::StatusOr<CpuWeight> LoadCpuWeight(const plan::WeightSlotT& slot, const Wei
 
 absl::StatusOr<std::vector<float>> LoadBias(const plan::WeightSlotT& slot,
                                             const WeightSource& source) {
-  QUIRE_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(slot));
-  if (!IsFloat(shape.dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("weight ", slot.name, ": a bias of ", slot.dtype,
-                                                   "\n  allowed: f32, f16, bf16"));
-  }
-  QUIRE_ASSIGN_OR_RETURN(const SlotBytes bytes, source.Load(slot));
-  const int64_t count = shape.rows * shape.columns;
-  if (static_cast<int64_t>(bytes.bytes.size()) != RowBytes(shape.dtype, count)) {
-    return WrongSize(slot, bytes.bytes.size(), RowBytes(shape.dtype, count));
-  }
-  std::vector<float> bias(static_cast<size_t>((count + 15) / 16 * 16));
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    if (shape.dtype == DType::kF32) {
-      std::memcpy(&bias[i], bytes.bytes.data() + 4 * i, 4);
-    } else {
-      uint16_t bits;
-      std::memcpy(&bits, bytes.bytes.data() + 2 * i, 2);
-      bias[i] = shape.dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
-    }
-  }
+  QUIRE_ASSIGN_OR_RETURN(std::vector<float> bias, LoadFloats(slot, source));
+  bias.resize((bias.size() + 15) / 16 * 16);
   return bias;
 }
 

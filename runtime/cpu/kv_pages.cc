@@ -23,9 +23,10 @@ absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target, plan::KvC
       continue;
     }
     const std::optional<DType> dtype = ParseDType(layer->dtype);
-    if (!dtype.has_value() || !IsFloat(*dtype)) {
+    if (!dtype.has_value() || !IsKvType(*dtype)) {
       return absl::InvalidArgumentError(absl::StrCat("layer ", layer->layer, ": keys of ",
-                                                     layer->dtype, "\n  allowed: f32, f16, bf16"));
+                                                     layer->dtype,
+                                                     "\n  allowed: f32, f16, bf16, f8e4m3"));
     }
     const int64_t bytes = InfoOf(*dtype).block_bytes;
     const int64_t k_extents[] = {bytes, layout.page_tokens, layer->heads, layer->k_dim};

@@ -8,7 +8,6 @@
 #include "absl/strings/substitute.h"
 #include "codegen/cpu/abi.h"
 #include "codegen/cpu/relative_bias.h"
-#include "codegen/relative_bias.h"
 #include "ir/reference/interpreter.h"
 #include "ir/text.h"
 #include "tests/codegen/kernel_testing.h"
@@ -25,12 +24,14 @@ struct Case {
   int64_t window = 0;
   double cap = 0, alibi = 0;
   int64_t buckets = 0, distance = 0;  // of relative biases
+  bool k_scale = false, v_scale = false;
 
   AttentionSpec spec() const {
     AttentionSpec s{hq, hkv, d, dv, *ParseDType(kv), page, causal, window};
     s.scale = 1 / std::sqrt(static_cast<double>(d));
     s.cap = cap, s.alibi_max = alibi;
     s.buckets = buckets, s.max_distance = distance, s.both_directions = buckets > 0 && !causal;
+    s.k_scale = k_scale, s.v_scale = v_scale;
     return s;
   }
 };
@@ -47,6 +48,7 @@ struct Cut {
 
 float Rounded(DType dtype, float value) {
   if (dtype == DType::kF16) return F16ToF32(F32ToF16(value));
+  if (dtype == DType::kF8E4M3) return F8E4M3ToF32(F32ToF8E4M3(value));
   return dtype == DType::kBF16 ? BF16ToF32(F32ToBF16(value)) : value;
 }
 
@@ -58,7 +60,11 @@ class Layer {
         q(RandomFloats(static_cast<size_t>(c.rows * c.hq * c.d), 1, 1.5f)),
         k(RandomFloats(static_cast<size_t>(c.context * c.hkv * c.d), 2)),
         v(RandomFloats(static_cast<size_t>(c.context * c.hkv * c.dv), 3)),
-        table(RandomFloats(static_cast<size_t>(c.buckets * c.hq), 4)) {
+        table(RandomFloats(static_cast<size_t>(c.buckets * c.hq), 4)),
+        k_scales(RandomFloats(static_cast<size_t>(c.hkv), 5, 0.5f)),
+        v_scales(RandomFloats(static_cast<size_t>(c.hkv), 6, 0.5f)) {
+    for (float& x : k_scales) x = c.k_scale ? std::exp(x) : 1;
+    for (float& x : v_scales) x = c.v_scale ? std::exp(x) : 1;
     for (float& x : k) x = Rounded(dtype, x);
     for (float& x : v) x = Rounded(dtype, x);
   }
@@ -77,6 +83,7 @@ class Layer {
       std::memcpy(&bits, &value, 4);
       if (dtype == DType::kF16) bits = F32ToF16(value);
       if (dtype == DType::kBF16) bits = F32ToBF16(value);
+      if (dtype == DType::kF8E4M3) bits = F32ToF8E4M3(value);
       std::memcpy(&pool[static_cast<size_t>(at)], &bits, static_cast<size_t>(bytes));
     };
     // Tokens before every window may have lost their pages.
@@ -121,6 +128,7 @@ class Layer {
     edges.push_back(queries);
     std::vector<float> biases;
     if (c.buckets > 0) biases = UnrollBiases(spec, table);
+    const AttentionTables tables = {biases.data(), k_scales.data(), v_scales.data()};
     const auto main = reinterpret_cast<AttentionEntry>((*kernel)->main);
     float* const step_y = y.data() - kBefore * c.hq * c.dv;
     for (int64_t head = 0; head < c.hkv; ++head) {
@@ -137,7 +145,7 @@ class Layer {
                            (c.context + kSplitTokens - 1) / kSplitTokens,
                            nullptr};
         if (!cut.by_split) {
-          main(step_q.data(), pool.data(), step_y, &item, scratch.data(), biases.data());
+          main(step_q.data(), pool.data(), step_y, &item, scratch.data(), &tables);
           continue;
         }
         const int64_t splits = item.split_end;
@@ -146,11 +154,11 @@ class Layer {
         for (int64_t split = splits; split-- > 0;) {
           item.split_begin = split, item.split_end = split + 1;
           item.partial = partial.data() + split * floats;
-          main(step_q.data(), pool.data(), step_y, &item, scratch.data(), biases.data());
+          main(step_q.data(), pool.data(), step_y, &item, scratch.data(), &tables);
         }
         EXPECT_TRUE(partial.GuardsHold());
         item.split_begin = 0, item.split_end = splits, item.partial = partial.data();
-        reinterpret_cast<MergeEntry>((*kernel)->merge)(step_y, &item, scratch.data());
+        reinterpret_cast<MergeEntry>((*kernel)->merge)(step_y, &item, scratch.data(), &tables);
       }
     }
     EXPECT_TRUE(y.GuardsHold());
@@ -178,9 +186,17 @@ class Layer {
       return reference::Tensor{std::move(extents), std::vector<double>(x.begin(), x.end())};
     };
     reference::Inputs inputs;
+    const auto scaled = [&](const std::vector<float>& x, const std::vector<float>& scales,
+                            int64_t d) {
+      reference::Tensor value = tensor(x, {c.context, c.hkv, d});
+      for (size_t i = 0; i < x.size(); ++i) {
+        value.values[i] *= static_cast<double>(scales[i / static_cast<size_t>(d) % scales.size()]);
+      }
+      return value;
+    };
     inputs.args = {{"q", tensor(q, {c.rows, c.hq, c.d})},
-                   {"k", tensor(k, {c.context, c.hkv, c.d})},
-                   {"v", tensor(v, {c.context, c.hkv, c.dv})}};
+                   {"k", scaled(k, k_scales, c.d)},
+                   {"v", scaled(v, v_scales, c.dv)}};
     if (c.buckets > 0) inputs.args["t"] = tensor(table, {c.buckets, c.hq});
     const auto results = reference::Interpret(*module->funcs[0], inputs);
     EXPECT_TRUE(results.ok()) << results.status();
@@ -189,7 +205,8 @@ class Layer {
 
   const Case c;
   const DType dtype;
-  std::vector<float> q, k, v, table;
+  std::vector<float> q, k, v, table;  // k and v as they are kept
+  std::vector<float> k_scales, v_scales;
   std::vector<uint8_t> pool;
   std::vector<int32_t> pages;
   int64_t page_bytes = 0;
@@ -203,6 +220,10 @@ void ExpectMatchesReference(const Case& c) {
   ASSERT_EQ(y.size(), want.size());
   double largest_v = 0, largest_qk = 0;
   for (float x : layer.v) largest_v = std::max(largest_v, std::fabs(static_cast<double>(x)));
+  const auto largest = [](const std::vector<float>& scales) {
+    return static_cast<double>(*std::max_element(scales.begin(), scales.end()));
+  };
+  largest_v *= largest(layer.v_scales);
   // Sum of |q k| of a score: at most |q| |k|.
   const auto norm = [](const std::vector<float>& x, int64_t d) {
     double most = 0;
@@ -215,7 +236,7 @@ void ExpectMatchesReference(const Case& c) {
     }
     return most;
   };
-  largest_qk = c.spec().scale * norm(layer.q, c.d) * norm(layer.k, c.d);
+  largest_qk = c.spec().scale * norm(layer.q, c.d) * norm(layer.k, c.d) * largest(layer.k_scales);
   constexpr double kEpsilon = 0x1p-24;
   // A score's error moves its weight by as much, relatively; positions add the rounding of a bias
   // as large as the context. Then weights are summed, and outputs over the context.
@@ -271,34 +292,50 @@ TEST(AttentionTest, RelativeBiases) {
   }
 }
 
-// By hand, of T5's 32 buckets up to 128: half of them for each direction.
-TEST(AttentionTest, BucketsOfDistances) {
-  AttentionSpec spec;
-  spec.buckets = 32, spec.max_distance = 128;
-  const auto expect = [&](bool both, int64_t distance, int64_t bucket) {
-    spec.both_directions = both;
-    EXPECT_EQ(BucketOfDistance(spec, distance), bucket) << both << " " << distance;
-  };
-  for (const auto& [distance, bucket] : std::vector<std::pair<int64_t, int64_t>>{{0, 0},
-                                                                                 {-1, 1},
-                                                                                 {-7, 7},
-                                                                                 {-8, 8},
-                                                                                 {-11, 8},
-                                                                                 {-12, 9},
-                                                                                 {-16, 10},
-                                                                                 {-127, 15},
-                                                                                 {-128, 15},
-                                                                                 {-9000, 15},
-                                                                                 {1, 17},
-                                                                                 {8, 24},
-                                                                                 {64, 30},
-                                                                                 {5000, 31}}) {
-    expect(true, distance, bucket);
+TEST(AttentionTest, F8E4M3) {
+  Case c{3, 40, 6, 2, 64, 64, "f8e4m3"};
+  for (c.k_scale = false;; c.k_scale = true) {
+    for (const int64_t d : {8, 24, 80, 128}) {
+      c.d = d, c.dv = d == 24 ? 40 : d, c.v_scale = c.k_scale != (d == 80);
+      for (const int64_t page : {1, 7, 16, 64}) {
+        c.page = page;
+        for (const int64_t context : {3, 40, 257, 700}) {
+          c.context = context;
+          ExpectMatchesReference(c);
+        }
+      }
+    }
+    if (c.k_scale) break;
   }
-  for (const auto& [distance, bucket] : std::vector<std::pair<int64_t, int64_t>>{
-           {5, 0}, {0, 0}, {-15, 15}, {-16, 16}, {-19, 17}, {-127, 31}, {-100000, 31}}) {
-    expect(false, distance, bucket);
+  c.window = 5, c.cap = 30, c.alibi = 8;
+  ExpectMatchesReference(c);
+}
+
+// Every number that there is: keys are looked at one by one.
+TEST(AttentionTest, EveryF8E4M3IsReadAsItIs) {
+  Case c{1, 256, 1, 1, 8, 256, "f8e4m3"};
+  Layer layer(c);
+  std::fill(layer.q.begin(), layer.q.end(), 0.0f);
+  for (size_t i = 0; i < layer.v.size(); ++i) {
+    const auto bits = static_cast<uint8_t>(i % 256);
+    layer.v[i] = (bits & 0x7f) == 0x7f ? 0 : F8E4M3ToF32(bits);
   }
+  for (const Isa& isa : {TestedIsas()[0], BaselineIsa()}) {
+    const std::vector<float> y = layer.Run(isa, 16);
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], layer.v[i]) << i;
+  }
+}
+
+TEST(AttentionTest, NaNOfF8E4M3StaysNaN) {
+  Case c{1, 20, 1, 1, 8, 16, "f8e4m3"};
+  Layer layer(c);
+  layer.v[5] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> y = layer.Run(TestedIsas()[0], 16);
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i == 5) << i;
+  layer.v[5] = 1;
+  layer.k[5] = std::numeric_limits<float>::quiet_NaN();
+  y = layer.Run(TestedIsas()[0], 16);
+  EXPECT_TRUE(std::isnan(y[0]));
 }
 
 std::vector<Case> BitCases() {
@@ -306,7 +343,8 @@ std::vector<Case> BitCases() {
           {19, 530, 9, 3, 24, 40, "bf16"},
           {6, 700, 8, 1, 16, 16, "f32", 16, true, 300, 20, 8},
           {11, 300, 2, 2, 80, 80, "f16", 16, false},
-          {9, 400, 4, 4, 16, 16, "f32", 16, true, 0, 0, 0, 32, 128}};
+          {9, 400, 4, 4, 16, 16, "f32", 16, true, 0, 0, 0, 32, 128},
+          {9, 600, 6, 2, 64, 80, "f8e4m3", 16, true, 0, 0, 0, 0, 0, true, true}};
 }
 
 TEST(AttentionTest, BitsDependOnNoPageSize) {
@@ -355,45 +393,6 @@ TEST(AttentionTest, BitsDependOnNoInstructionSet) {
   for (const Case& c : BitCases()) {
     Layer layer(c);
     EXPECT_EQ(layer.Run(BaselineIsa(), 16), layer.Run(TestedIsas()[0], 16)) << Name(c);
-  }
-}
-
-// Unrolled by distance they are those of the op, row by row.
-TEST(AttentionTest, BiasesByDistanceAreThoseOfTheOp) {
-  for (const bool causal : {true, false}) {
-    for (const bool both : {true, false}) {
-      AttentionSpec spec;
-      spec.hq = 3, spec.buckets = 8, spec.max_distance = 20;
-      spec.causal = causal, spec.both_directions = both;
-      constexpr int64_t kRows = 40, kContext = 50;
-      reference::Inputs inputs;
-      inputs.args["s"] = *reference::Tensor::Zeros({spec.hq, kRows, kContext});
-      reference::Tensor& table = inputs.args["t"] = *reference::Tensor::Zeros({8, spec.hq});
-      for (size_t i = 0; i < table.values.size(); ++i) table.values[i] = static_cast<double>(i);
-      const absl::StatusOr<Module> module = Parse(
-          absl::StrCat("func @f(%s: f32[3,40,50], %t: f32[8,3]) {\n  %y = relative_bias %s, %t "
-                       "{max_distance=20, direction=",
-                       both ? "both" : "back", "} : f32[3,40,50]\n  return %y\n}\n"));
-      ASSERT_TRUE(module.ok()) << module.status();
-      const auto expected = reference::Interpret(*module->funcs[0], inputs);
-      ASSERT_TRUE(expected.ok()) << expected.status();
-      const std::vector<float> biases =
-          BiasesByDistance(spec, std::vector<float>(table.values.begin(), table.values.end()));
-      const int64_t distances = BiasDistances(spec), zero = causal ? 0 : distances / 2;
-      ASSERT_EQ(biases.size(), static_cast<size_t>(spec.hq * distances));
-      for (int64_t head = 0; head < spec.hq; ++head) {
-        for (int64_t row = 0; row < kRows; ++row) {
-          const int64_t position = kContext - kRows + row;
-          for (int64_t token = 0; token < (causal ? position + 1 : kContext); ++token) {
-            const int64_t at = std::clamp<int64_t>(position - token + zero, 0, distances - 1);
-            EXPECT_EQ(
-                biases[static_cast<size_t>(head * distances + at)],
-                (*expected)[0].values[static_cast<size_t>((head * kRows + row) * kContext + token)])
-                << head << " " << row << " " << token;
-          }
-        }
-      }
-    }
   }
 }
 

@@ -197,7 +197,7 @@ TEST_P(KvAppendTest, PutsTokensWhereThePageSays) {
     Guarded<uint8_t> pool(static_cast<size_t>(5 * page_bytes));
     std::vector<float> x = RandomFloats(kRows * kHeads * kKeys, 1);
     std::vector<float> v = RandomFloats(kRows * kHeads * kValues, 2);
-    x[3] = 1e30f, x[4] = std::nanf(""), v[1] = 1e-40f;  // infinite in f16; subnormal in bf16
+    x[3] = 1e30f, x[4] = std::nanf(""), v[1] = 1e-40f;  // past f16 and f8e4m3; subnormal in bf16
     const std::vector<int64_t> page_of = {2, page_tokens == 1 ? 4 : 2, 0, 3, 1};
     std::vector<int64_t> slot_of, offsets;
     for (size_t row = 0; row < kRows; ++row) {
@@ -215,12 +215,14 @@ TEST_P(KvAppendTest, PutsTokensWhereThePageSays) {
       std::memcpy(&want, &value, 4);
       if (dtype == DType::kF16) want = F32ToF16(value);
       if (dtype == DType::kBF16) want = F32ToBF16(value);
+      if (dtype == DType::kF8E4M3) want = F32ToF8E4M3(value);
       std::memcpy(&got, pool.data() + at, static_cast<size_t>(bytes));
       if (std::isnan(value)) {
         const uint32_t wide = dtype == DType::kF32 ? got : got << 16;
         float back;
         std::memcpy(&back, &wide, 4);
         if (dtype == DType::kF16) back = F16ToF32(static_cast<uint16_t>(got));
+        if (dtype == DType::kF8E4M3) back = F8E4M3ToF32(static_cast<uint8_t>(got));
         EXPECT_TRUE(std::isnan(back));
       } else {
         EXPECT_EQ(got, want);
@@ -244,7 +246,34 @@ TEST_P(KvAppendTest, PutsTokensWhereThePageSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, KvAppendTest, testing::Values("f32", "f16", "bf16"));
+INSTANTIATE_TEST_SUITE_P(Types, KvAppendTest, testing::Values("f32", "f16", "bf16", "f8e4m3"));
+
+// A head's numbers are divided by its scale.
+TEST(RowTest, AppendsByScales) {
+  const auto kernel = BuilderFor(TestedIsas()[0])
+                          .Build(
+                              "row func @row(%0: f32[T,3,24], %1: f32[3]) {\n"
+                              "  %v0 = kv_append %0, %1 {layer=0, slot=v} : f8e4m3[C,3,24]\n"
+                              "  return %0\n}\n");
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  constexpr int64_t kRows = 4, kHeads = 3, kD = 24;
+  std::vector<float> x = RandomFloats(kRows * kHeads * kD, 1), copied(x.size());
+  float scales[] = {0.01f, 3, 0.0003f};  // of the last head most are too large
+  Guarded<uint8_t> pool(kRows * kHeads * kD);
+  const std::vector<int64_t> offsets(kRows, 0), slots = {2, 0, 3, 1};
+  const RowStep step{offsets.data(), slots.data(), kRows};
+  void* operands[] = {x.data(), scales, pool.data(), copied.data()};
+  reinterpret_cast<RowEntry>((*kernel)->main)(operands, &step, nullptr, 0, kRows);
+  EXPECT_TRUE(pool.GuardsHold());
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < kHeads * kD; ++i) {
+      const float value = x[static_cast<size_t>(row * kHeads * kD + i)];
+      EXPECT_EQ(pool[static_cast<size_t>((i / kD * kRows + slots[static_cast<size_t>(row)]) * kD +
+                                         i % kD)],
+                F32ToF8E4M3(value / scales[i / kD]));
+    }
+  }
+}
 
 TEST(RowTest, RefusesRowsThatNobodyChecks) {
   for (const char* func :

@@ -180,6 +180,31 @@ TEST(InterpreterTest, KvAppendKeepsTheContextInTheCachesType) {
   EXPECT_THAT((state.rows[{3, "k"}].values), ElementsAre(1, 2, 5));
 }
 
+TEST(InterpreterTest, KvAppendKeepsByScales) {
+  constexpr absl::string_view kScaled = R"(func @f(%x: f32[T,2,1], %s: f32[2], %one: f32[1]) {
+  %k = kv_append %x, %s {layer=0, slot=k} : f8e4m3[C,2,1]
+  %v = kv_append %x, %one {layer=0, slot=v} : f8e4m3[C,2,1]
+  %p = kv_append %x {layer=1, slot=k} : f8e4m3[C,2,1]
+  %same = kv_scale %x, %s : f32[T,2,1]
+  return %k, %v, %p, %same
+})";
+  KvState state;
+  Inputs inputs;
+  inputs.kv = &state;
+  inputs.args["s"] = {{2}, {0.5, 4}};
+  inputs.args["one"] = {{1}, {0.25}};
+  inputs.args["x"] = {{1, 2, 1}, {300, 17}};
+  ASSERT_TRUE(Evaluate(kScaled, inputs).ok());
+  inputs.args["x"] = {{1, 2, 1}, {1.0625, -3000}};
+  const auto results = Evaluate(kScaled, inputs);
+  ASSERT_TRUE(results.ok()) << results.status();
+  // 600 and -750 are past the largest; 4.25 and 2.125 lie between 4, 4.5 and 2, 2.25.
+  EXPECT_THAT((*results)[0].values, ElementsAre(224, 16, 1, -1792));
+  EXPECT_THAT((*results)[1].values, ElementsAre(112, 16, 1, -112));
+  EXPECT_THAT((*results)[2].values, ElementsAre(288, 16, 1, -448));
+  EXPECT_THAT((*results)[3].values, ElementsAre(1.0625, -3000));
+}
+
 TEST(InterpreterTest, KvAppendWithoutAStateSeesTheseRowsOnly) {
   Inputs inputs;
   inputs.args["x"] = {{2, 1, 1}, {1, 2}};

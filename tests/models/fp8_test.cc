@@ -90,7 +90,8 @@ TEST(Fp8ConfigTest, FormsThatAreKnownAreAccepted) {
                            "modules_to_not_convert": null})"),
            Compressed(R"(, "strategy": "tensor", "group_size": null, "observer": "minmax")"),
            Compressed(R"(, "strategy": "block", "block_structure": [128, 128])",
-                      R"(, "kv_cache_scheme": null, "sparsity_config": {})"),
+                      R"(, "kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor",
+                          "symmetric": true, "dynamic": false}, "sparsity_config": {})"),
        }) {
     EXPECT_TRUE(Check(text).ok()) << text << Check(text);
   }
@@ -111,8 +112,8 @@ TEST(Fp8ConfigTest, WhatWouldChangeTheMathematicsIsRefusedByName) {
        "quantization_config.config_groups.group_0.weights.strategy=\"group\""},
       {Compressed(R"(, "strategy": "tensor", "actorder": "weight")"),
        "weights.actorder=\"weight\""},
-      {Compressed(R"(, "strategy": "tensor")", R"(, "kv_cache_scheme": {"num_bits": 8})"),
-       "quantization_config.kv_cache_scheme=an object is not supported"},
+      {Compressed(R"(, "strategy": "tensor")", R"(, "kv_cache_scheme": {"num_bits": 4})"),
+       "quantization_config.kv_cache_scheme.num_bits=4 is not supported"},
       {R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4}}}})",
        "weights.num_bits=4 is not supported"},
   };

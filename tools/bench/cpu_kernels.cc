@@ -175,6 +175,7 @@ double AttentionSeconds(const CpuKernel& kernel, const Pages& pages, absl::Span<
   std::vector<float> q(static_cast<size_t>(rows * spec.hq * spec.d), 0.1f);
   std::vector<float> y(static_cast<size_t>(rows * spec.hq * spec.dv));
   std::vector<uint8_t> scratch(static_cast<size_t>(kernel.scratch_bytes));
+  const AttentionTables tables;
   return BestOf(5, 1,
                 [&](int) {
                   for (const std::vector<int32_t>& table : pages.tables) {
@@ -191,7 +192,7 @@ double AttentionSeconds(const CpuKernel& kernel, const Pages& pages, absl::Span<
                                                (tokens + kSplitTokens - 1) / kSplitTokens,
                                                nullptr};
                       reinterpret_cast<AttentionEntry>(kernel.main)(q.data(), pool.data(), y.data(),
-                                                                    &item, scratch.data(), nullptr);
+                                                                    &item, scratch.data(), &tables);
                     }
                   }
                 }) /

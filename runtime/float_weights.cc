@@ -1,0 +1,56 @@
+#include "runtime/float_weights.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "ir/plan_check.h"
+#include "ir/status.h"
+
+namespace quire {
+
+absl::StatusOr<std::vector<float>> LoadFloats(const plan::WeightSlotT& slot,
+                                              const WeightSource& source) {
+  QUIRE_ASSIGN_OR_RETURN(const Type type, TypeOfTensor(slot.dtype, slot.extents));
+  if (!IsFloat(type.dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", slot.name, ": ", slot.dtype, "\n  allowed: f32, f16, bf16"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const SlotBytes loaded, source.Load(slot));
+  if (loaded.bytes.size() != BytesOfTensor(type)) {
+    return absl::DataLossError(absl::StrCat("weight ", slot.name, ": ", loaded.bytes.size(),
+                                            " bytes\n  allowed: ", BytesOfTensor(type)));
+  }
+  const auto bytes = static_cast<size_t>(InfoOf(type.dtype).block_bytes);
+  std::vector<float> values(loaded.bytes.size() / bytes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint8_t* from = loaded.bytes.data() + i * bytes;
+    uint16_t bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    if (type.dtype == DType::kF32) std::memcpy(&values[i], from, sizeof(float));
+    if (type.dtype == DType::kF16) values[i] = F16ToF32(bits);
+    if (type.dtype == DType::kBF16) values[i] = BF16ToF32(bits);
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<float>> LoadKvScales(const plan::WeightSlotT& slot,
+                                                const WeightSource& source, int64_t heads) {
+  QUIRE_ASSIGN_OR_RETURN(std::vector<float> scales, LoadFloats(slot, source));
+  const auto count = static_cast<size_t>(heads);
+  if (scales.size() != 1 && scales.size() != count) {
+    return absl::InvalidArgumentError(absl::StrCat("weight ", slot.name, ": ", scales.size(),
+                                                   " scales of keys or values\n  allowed: 1, or ",
+                                                   heads, ", one for each head"));
+  }
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] > 0 && std::isfinite(scales[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weight ", slot.name, ": the scale of head ", i, " is ", scales[i],
+        "\n  allowed: positive numbers\n  fix: --kv-dtype of another type needs none"));
+  }
+  if (scales.size() == 1) scales.assign(count, scales[0]);
+  return scales;
+}
+
+}  // namespace quire
