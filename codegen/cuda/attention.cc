@@ -33,9 +33,9 @@ constexpr int64_t kMostMapRows = int64_t{1} << 31;  // rows are numbered by an i
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
 
-// Bytes of a row of `elements` in shared memory.
-int64_t SharedRowBytes(int64_t elements) {
-  const int64_t units = DivideUp(elements, 16) * 2;
+// Bytes of a row of `elements` of 16 bits, or of bytes, in shared memory.
+int64_t SharedRowBytes(int64_t elements, int64_t element_bytes = 2) {
+  const int64_t units = DivideUp(elements, 16) * element_bytes;
   return (units % 8 == 0 ? units : units | 1) * 16;
 }
 
@@ -54,11 +54,16 @@ struct Config {
   int stages = 0;
   int resident = 1;      // blocks a multiprocessor
   int shared_bytes = 0;  // so many that no more blocks fit
+  // Of kMany, whose keys and values in bytes become elements first: room for both at once.
+  bool both_wide = true;
 };
 
 bool ByWarpgroups(const Config& config) {
   return config.body == Body::kWarpgroups || config.body == Body::kWide;
 }
+
+int64_t KvBytes(const AttentionSpec& spec) { return InfoOf(spec.kv).block_bytes; }
+bool IsNarrow(const AttentionSpec& spec) { return KvBytes(spec) == 1; }
 
 bool IsWide(const AttentionSpec& spec) { return std::max(spec.d, spec.dv) > 128; }
 
@@ -78,8 +83,9 @@ int64_t FewRows(const AttentionSpec& spec) { return WarpRows(spec) * SharingWarp
 // Dynamic shared memory of an attention entry.
 int64_t FewSharedBytes(const AttentionSpec& spec, int64_t threads, int64_t stages) {
   const int64_t warps = threads / kWarpThreads, teams = warps / SharingWarps(spec);
-  const int64_t slot =
-      RoundUp(kTileTokens * std::max(SharedRowBytes(spec.d), SharedRowBytes(spec.dv)), 128);
+  const int64_t row =
+      std::max(SharedRowBytes(spec.d, KvBytes(spec)), SharedRowBytes(spec.dv, KvBytes(spec)));
+  const int64_t slot = RoundUp(kTileTokens * row, 128);
   const bool may_share = stages / SharingWarps(spec) > kChunkTokens / kTileTokens / warps;
   const int64_t of_chunk =
       FewRows(spec) * (SharedRowBytes(kChunkTokens) + kChunkTokens / kTileTokens * 4);
@@ -96,10 +102,16 @@ int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t sta
            (wide ? 2 * kSharedWeightsBytes : 0) + kOnesBytes + RoundUp(8 * barriers, 16) +
            tiles * kTileNoteBytes;
   }
-  const int64_t key_row = SharedRowBytes(spec.d), value_row = SharedRowBytes(spec.dv);
-  const int64_t query = ManyRows(spec, config) * key_row;
+  const int64_t key_row = SharedRowBytes(spec.d, KvBytes(spec));
+  const int64_t value_row = SharedRowBytes(spec.dv, KvBytes(spec));
+  const int64_t query = ManyRows(spec, config) * SharedRowBytes(spec.d);
+  const int64_t wide_key = SharedRowBytes(spec.d), wide_value = SharedRowBytes(spec.dv);
+  const int64_t wide_row = !IsNarrow(spec)    ? 0
+                           : config.both_wide ? wide_key + wide_value
+                                              : std::max(wide_key, wide_value);
   const int64_t runs = kStepTokens / std::gcd(int64_t{kStepTokens}, spec.page_tokens);
-  return RoundUp(query, 128) + stages * kStepTokens * (key_row + value_row) + kNoteBytes +
+  return RoundUp(query, 128) + stages * kStepTokens * (key_row + value_row) +
+         kStepTokens * wide_row + kNoteBytes +
          kPlaceTables * runs * 4 * (spec.d == spec.dv ? 1 : 2);
 }
 
@@ -135,8 +147,10 @@ Config ShortConfig(const AttentionSpec& spec) {
   return {Body::kShort, kFewThreads, 0, resident, 0};
 }
 // Whether tensor copies bring whole runs of tokens, and warpgroups' registers hold 64 rows' sums.
+// Warpgroups' products read keys and values where they were copied to: bytes are none of their
+// operands, and tiles of many rows over a cache of f8e4m3 are summed by warps.
 bool HasWarpgroups(const AttentionSpec& spec, const CudaLimits& limits) {
-  return limits.major == 9 && spec.d == spec.dv && spec.page_tokens % 8 == 0 &&
+  return limits.major == 9 && !IsNarrow(spec) && spec.d == spec.dv && spec.page_tokens % 8 == 0 &&
          (!IsWide(spec) || spec.d == 192 || spec.d == 256);
 }
 // As many rows as fit.
@@ -145,8 +159,13 @@ Config ManyConfig(const AttentionSpec& spec, const CudaLimits& limits) {
     const Body body = IsWide(spec) ? Body::kWide : Body::kWarpgroups;
     return Fitted(spec, limits, {body, kWarpgroupThreads, 0, 1, 0});
   }
-  const Config large = Fitted(spec, limits, {Body::kMany, 256, 0, 1, 0});
-  return large.stages >= 1 ? large : Fitted(spec, limits, {Body::kMany, 128, 0, 1, 0});
+  for (const int threads : {256, 128}) {
+    for (const bool both_wide : {true, false}) {
+      const Config config = Fitted(spec, limits, {Body::kMany, threads, 0, 1, 0, both_wide});
+      if (config.stages >= 1) return config;
+    }
+  }
+  return {Body::kMany, 128, 0, 1, 0};
 }
 
 // Of the table of biases that the kernel reads. One by buckets was unrolled when it was loaded.
@@ -156,10 +175,12 @@ int64_t DistancesOf(const AttentionSpec& spec) {
 
 absl::Status CheckSpec(const AttentionSpec& spec) {
   const char* allowed = nullptr;
-  if (spec.kv != DType::kBF16 && spec.kv != DType::kF16) {
-    allowed = "kv=f16, bf16";
-  } else if (spec.x != spec.kv) {
-    allowed = "x of kv's type";
+  if (spec.x != DType::kBF16 && spec.x != DType::kF16) {
+    allowed = "x=f16, bf16";
+  } else if (spec.kv != spec.x && !IsNarrow(spec)) {
+    allowed = "kv=f8e4m3, or of x's type";
+  } else if (IsNarrow(spec) && (spec.d % 16 != 0 || spec.dv % 16 != 0)) {
+    allowed = "with kv=f8e4m3 d and dv multiples of 16";
   } else if (spec.d < 8 || spec.dv < 8 || spec.d > 256 || spec.dv > 256 || spec.d % 8 != 0 ||
              spec.dv % 8 != 0) {
     allowed = "d and dv multiples of 8, 8 .. 256";
@@ -196,8 +217,10 @@ const char* BoolText(bool value) { return value ? "true" : "false"; }
 std::string Constants(const AttentionSpec& spec, const Config& config, int64_t many_rows) {
   return absl::StrCat(
       "// ", SpecText(spec),
-      "\n#include \"prelude.cuh\"\nusing Element = ", spec.kv == DType::kBF16 ? "Bf16" : "F16",
-      ";\nconstexpr bool kIsBf16 = ", BoolText(spec.kv == DType::kBF16),
+      "\n#include \"e4m3.cuh\"\nusing Element = ", spec.x == DType::kBF16 ? "Bf16" : "F16",
+      ";\nusing KvElement = ", IsNarrow(spec) ? "E4m3" : "Element",
+      ";\nconstexpr bool kIsBf16 = ", BoolText(spec.x == DType::kBF16),
+      ", kKeyScales = ", BoolText(spec.k_scale), ", kValueScales = ", BoolText(spec.v_scale),
       ";\nconstexpr int kHq = ", spec.hq, ", kHkv = ", spec.hkv, ", kD = ", spec.d,
       ", kDv = ", spec.dv, ", kPageTokens = ", spec.page_tokens,
       ";\nconstexpr bool kCausal = ", BoolText(spec.causal),
@@ -242,14 +265,19 @@ CudaEntry AttentionEntry(const AttentionSpec& spec, const Config& config, int64_
       "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n",
       entry.entry, "(", parameter(warpgroups, "const __grid_constant__ TensorMap layer_map, "),
       parameter(boxes, "const __grid_constant__ TensorMap query_map, "),
-      "const Element* q, const Element* layer, ", parameter(bias, "const float* bias, "),
-      parameter(spec.sinks, "const float* sinks, "), parameter(tree, "const uint32_t* tree, "),
+      "const Element* q, const KvElement* layer, ",
+      parameter(spec.k_scale, "const float* key_scales, "),
+      parameter(spec.v_scale, "const float* value_scales, "),
+      parameter(bias, "const float* bias, "), parameter(spec.sinks, "const float* sinks, "),
+      parameter(tree, "const uint32_t* tree, "),
       "Element* y,\n    const int* pages, uint8_t* plan) {\n  Attention",
       wide         ? "Wide"
       : warpgroups ? "Warpgroup"
                    : parameter(is_short, "Short"),
-      "::Run({q, layer, ", argument(bias, "bias"), ", ", argument(spec.sinks, "sinks"), ", ",
-      argument(tree, "tree"), ", y, pages, plan}", parameter(warpgroups, ", layer_map"),
+      "::Run({q, layer, ", argument(spec.k_scale, "key_scales"), ", ",
+      argument(spec.v_scale, "value_scales"), ", ", argument(bias, "bias"), ", ",
+      argument(spec.sinks, "sinks"), ", ", argument(tree, "tree"), ", y, pages, plan}",
+      parameter(warpgroups, ", layer_map"),
       boxes ? ", query_map" : parameter(warpgroups, ", layer_map"), ");\n}\n");
   return entry;
 }
@@ -355,7 +383,8 @@ class CudaAttention : public CudaKernel {
                                     static_cast<int>(group())});
       launch.arguments.push_back({Kind::kTensorMap, 1});
     }
-    const int64_t operands = 3 + (DistancesOf(spec_) > 0) + spec_.sinks + (spec_.tree_words > 0);
+    const int64_t operands = 3 + spec_.k_scale + spec_.v_scale + (DistancesOf(spec_) > 0) +
+                             spec_.sinks + (spec_.tree_words > 0);
     for (int64_t i = 0; i < operands; ++i) launch.arguments.push_back({Kind::kOperand, i});
     launch.arguments.push_back({Kind::kPages, 0});
     launch.arguments.push_back({Kind::kPlan, 0});

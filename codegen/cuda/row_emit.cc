@@ -23,6 +23,8 @@ std::string ElementText(DType dtype) {
       return "F16";
     case DType::kF32:
       return "F32";
+    case DType::kF8E4M3:
+      return "E4m3";
     case DType::kI32:
       return "int";
     default:
@@ -254,7 +256,7 @@ void CudaRowEmitter::EmitSinks(const RowWalk& walk, const Spot& spot) {
                                                              : value->type.dtype;
     // Storing rounds as the cast does.
     if (value->Is(OpKind::kCast) && value->type.dtype == dtype) value = value->operand(0);
-    const std::string vector = Evaluate(*value, spot.place);
+    std::string vector = Evaluate(*value, spot.place);
     std::string condition = spot.condition, target;
     switch (sink.kind) {
       case RowSink::Kind::kReturn:
@@ -269,6 +271,11 @@ void CudaRowEmitter::EmitSinks(const RowWalk& walk, const Spot& spot) {
         target = absl::StrCat("to_", sink.append->name, " + ", head.segment, " * ",
                               spec_.page_tokens * width, " + ", head.offset);
         condition = condition.empty() ? "appends" : absl::StrCat(condition, " && appends");
+        if (sink.append->num_operands() > 1) {
+          vector =
+              absl::StrCat("Quotient(", vector, ", LoadGlobal(a",
+                           argument_of_.at(sink.append->operand(1)), " + ", head.segment, "))");
+        }
         break;
       }
     }

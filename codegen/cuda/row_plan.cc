@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/row_func.h"
+#include "codegen/row_operands.h"
 #include "codegen/row_ops.h"
 #include "ir/status.h"
 
@@ -34,7 +35,12 @@ int VectorOf(const Func& func) {
   const auto whole = [&](int64_t elements) {
     while (elements % vector != 0) vector /= 2;
   };
-  for (const auto& arg : func.args()) {
+  const RowOperands operands = RowOperandsOf(func);
+  const auto is_scale = [&](size_t i) { return KvScaleHeads(RowSpec(), operands, i) > 0; };
+  for (size_t i = 0; i < func.args().size(); ++i) {
+    const auto& arg = func.args()[i];
+    // A head's scale is read alone.
+    if (is_scale(i)) continue;
     // A single number is read as such; row numbers are no elements.
     const int64_t count = ElementsOf(*arg);
     if (arg->type.dtype != DType::kI32 && (HasRowExtent(arg->type) || count > 1)) whole(count);

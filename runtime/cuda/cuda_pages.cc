@@ -31,9 +31,10 @@ absl::StatusOr<CudaPageLayout> CudaPageLayout::Create(const plan::TargetT& targe
   layout.page_tokens = target.page_tokens;
   for (const auto& layer : target.kv_layers) {
     const std::optional<DType> dtype = ParseDType(layer->dtype);
-    if (!dtype.has_value() || !IsFloat(*dtype)) {
+    if (!dtype.has_value() || !IsKvType(*dtype)) {
       return absl::InvalidArgumentError(absl::StrCat("layer ", layer->layer, ": keys of ",
-                                                     layer->dtype, "\n  allowed: f32, f16, bf16"));
+                                                     layer->dtype,
+                                                     "\n  allowed: f32, f16, bf16, f8e4m3"));
     }
     const int64_t extents[] = {InfoOf(*dtype).block_bytes, layout.page_tokens, layer->heads,
                                int64_t{layer->k_dim} + layer->v_dim};

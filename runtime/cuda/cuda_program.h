@@ -31,9 +31,9 @@
 #include "codegen/cuda/target_kernels.h"
 #include "codegen/row_operands.h"
 #include "codegen/spec.h"
-#include "runtime/cuda/cuda_biases.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_pages.h"
+#include "runtime/cuda/cuda_tables.h"
 #include "runtime/cuda/cuda_weights.h"
 #include "runtime/cuda/step_block.h"
 #include "runtime/cuda/tensor_map.h"
@@ -209,7 +209,7 @@ class CudaProgram : public Program {
   KernelUse kernel_use_;
   std::vector<CuLibrary> libraries_;
   CudaWeights weights_;
-  CudaBiases biases_;
+  CudaTables tables_;
   std::vector<Use> uses_;
   std::vector<Launch> launches_;
   size_t plan_launches_ = 0;            // those of the plan, the first ones of launches_

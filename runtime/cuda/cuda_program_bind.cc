@@ -129,7 +129,7 @@ absl::StatusOr<int64_t> CudaProgram::SpareBytes() const {
 }
 
 std::vector<MemoryUse> CudaProgram::Memory() const {
-  return {{"weights", weights_.bytes() + biases_.bytes()},
+  return {{"weights", weights_.bytes() + tables_.bytes()},
           {"activations", arena_.bytes()},
           {"workspace", workspace_.bytes()},
           {"kernels' plans", plans_.bytes()},

@@ -166,10 +166,15 @@ absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::P
     for (size_t i = 0; i < launch->inputs.size(); ++i) {
       const plan::Operand& input = launch->inputs[i];
       if (input.kind() != plan::OperandKind::Weight) continue;
-      if (std::holds_alternative<AttentionSpec>(kernels_[launch->kernel].spec)) {
-        const auto& spec = std::get<AttentionSpec>(kernels_[launch->kernel].spec);
-        QUIRE_RETURN_IF_ERROR(biases_.Add(*target.weights[input.index()],
-                                          {input.index(), launch->kernel}, spec, source));
+      const Kernel& kernel = kernels_[launch->kernel];
+      const plan::WeightSlotT& slot = *target.weights[input.index()];
+      const CudaTables::Key key = {input.index(), launch->kernel};
+      if (const int64_t heads = KvScaleHeads(kernel.spec, kernel.rows, i)) {
+        QUIRE_RETURN_IF_ERROR(tables_.AddKvScales(slot, key, heads, source));
+        continue;
+      }
+      if (const auto* spec = std::get_if<AttentionSpec>(&kernel.spec)) {
+        QUIRE_RETURN_IF_ERROR(tables_.AddBiases(slot, key, *spec, source));
         continue;
       }
       const DType stored = *ParseDType(target.weights[input.index()]->dtype);
@@ -177,7 +182,7 @@ absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::P
           weights_.Want(target, input.index(), TypeRead(kernels_[launch->kernel].spec, i, stored)));
     }
   }
-  QUIRE_RETURN_IF_ERROR(biases_.Upload(context_));
+  QUIRE_RETURN_IF_ERROR(tables_.Upload(context_));
   return weights_.Upload(context_, target, source, device_.threads(), &device_.uploaded());
 }
 
@@ -199,8 +204,9 @@ absl::StatusOr<CudaProgram::Operand> CudaProgram::Bind(const plan::Operand& oper
       return bound;
     case plan::OperandKind::Weight: {
       const KernelSpec& spec = kernels_[launch.kernel].spec;
-      if (std::holds_alternative<AttentionSpec>(spec)) {
-        bound.weight = biases_.Find({operand.index(), launch.kernel});
+      if (std::holds_alternative<AttentionSpec>(spec) ||
+          KvScaleHeads(spec, kernels_[launch.kernel].rows, index) > 0) {
+        bound.weight = tables_.Find({operand.index(), launch.kernel});
         return bound;
       }
       const DType stored = *ParseDType(target.weights[operand.index()]->dtype);

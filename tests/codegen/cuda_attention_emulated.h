@@ -39,6 +39,7 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
 #define QUIRE_KERNEL_BY(name, many_bytes, run_many)                                                \
   struct name##_kernel {                                                                           \
     using Element = name##_few::Element;                                                           \
+    using KvElement = name##_few::KvElement;                                                       \
     using Operands = name##_few::AttentionOperands;                                                \
     static constexpr int kFewThreads = name##_few::kThreads, kManyThreads = name##_many::kThreads; \
     static constexpr int kSharedBytes = name##_few::kFewBytes + many_bytes + 1024;                 \
@@ -47,6 +48,8 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
       AttentionSpec spec;                                                                          \
       spec.hq = kHq, spec.hkv = kHkv, spec.d = kD, spec.dv = kDv;                                  \
       spec.kv = spec.x = kIsBf16 ? DType::kBF16 : DType::kF16;                                     \
+      if (sizeof(KvElement) == 1) spec.kv = DType::kF8E4M3;                                        \
+      spec.k_scale = kKeyScales, spec.v_scale = kValueScales;                                      \
       spec.page_tokens = kPageTokens, spec.causal = kCausal, spec.window = kWindow;                \
       spec.scale = kScale, spec.cap = kCap, spec.alibi_max = kAlibi ? 8 : 0;                       \
       spec.bias_distances = kBiasDistances, spec.sinks = kSinks, spec.tree_words = kTreeWords;     \
@@ -98,6 +101,7 @@ QUIRE_KERNEL(grouped)
 template <typename Kernel>
 struct Model {
   using Element = typename Kernel::Element;
+  using KvElement = typename Kernel::KvElement;
   AttentionSpec spec = SpecOf();
 
   // Where every row sees everything, biases by distance are those of buckets on both sides.
@@ -113,12 +117,33 @@ struct Model {
   Element Query(const Part& part, int64_t position, int64_t element) const {
     return FromFloat<Element>(Value("q", part.seed, position, element));
   }
-  Element Key(const Part& part, int64_t position, int64_t element) const {
-    return FromFloat<Element>(Value("k", part.seed, position, element));
+  // As pages keep it.
+  static KvElement Kept(float value) {
+    if constexpr (sizeof(KvElement) == 1) {
+      return {F32ToF8E4M3(value)};
+    } else {
+      return FromFloat<KvElement>(value);
+    }
   }
-  Element Worth(const Part& part, int64_t position, int64_t element) const {
-    return FromFloat<Element>(Value("v", part.seed, position, element));
+  KvElement Key(const Part& part, int64_t position, int64_t element) const {
+    return Kept(Value("k", part.seed, position, element));
   }
+  KvElement Worth(const Part& part, int64_t position, int64_t element) const {
+    return Kept(Value("v", part.seed, position, element));
+  }
+  static double Number(KvElement kept) {
+    if constexpr (sizeof(KvElement) == 1) {
+      return double{F8E4M3ToF32(kept.bits)};
+    } else {
+      return double{ToFloat(kept)};
+    }
+  }
+  // Between a half and two.
+  float Scale(const char* what, int64_t head) const {
+    return std::exp2(Value(what, 1, 0, head) / 2);
+  }
+  double KeyScale(int64_t head) const { return spec.k_scale ? Scale("K", head) : 1; }
+  double ValueScale(int64_t head) const { return spec.v_scale ? Scale("V", head) : 1; }
   float Bias(int64_t head, int64_t index) const { return Value("b", 0, head, index); }
   float Sink(int64_t head) const { return Value("s", 0, head, 0); }
   // Whether a step's row sees the step's own token: itself, and a third of those before it.
@@ -144,9 +169,9 @@ struct Model {
       double score = 0;
       for (int64_t i = 0; i < spec.d; ++i) {
         score += double{ToFloat(Query(part, position, head * spec.d + i))} *
-                 ToFloat(Key(part, token, kv * spec.d + i));
+                 Number(Key(part, token, kv * spec.d + i));
       }
-      score *= spec.scale;
+      score *= spec.scale * KeyScale(kv);
       if (spec.cap > 0) score = spec.cap * std::tanh(score / spec.cap);
       if (spec.alibi_max > 0) {
         score += std::exp2(-spec.alibi_max / static_cast<double>(spec.hq) *
@@ -162,7 +187,7 @@ struct Model {
       const double p = std::exp(score);
       sum += p;
       for (int64_t i = 0; i < spec.dv; ++i) {
-        const double value = p * ToFloat(Worth(part, token, kv * spec.dv + i));
+        const double value = p * ValueScale(kv) * Number(Worth(part, token, kv * spec.dv + i));
         y[static_cast<size_t>(i)] += value;
         size[static_cast<size_t>(i)] += std::abs(value);
       }
@@ -207,7 +232,9 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
 
   // Everything that no token was written to is NaN.
   const int64_t page_elements = spec.hkv * spec.page_tokens * (spec.d + spec.dv);
-  std::vector<Element> pool(static_cast<size_t>(header.pages * page_elements), Element{kPoison});
+  using KvElement = typename Kernel::KvElement;
+  std::vector<KvElement> pool(static_cast<size_t>(header.pages * page_elements));
+  std::memset(pool.data(), 0xff, pool.size() * sizeof(KvElement));
   std::vector<Element> q(static_cast<size_t>((header.rows + kPaddingRows) * spec.hq * spec.d),
                          Element{kPoison});
   std::vector<uint32_t> tree(static_cast<size_t>(header.rows * spec.tree_words), 0u);
@@ -223,9 +250,9 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
         continue;
       }
       for (int64_t h = 0; h < spec.hkv; ++h) {
-        Element* key = &pool[static_cast<size_t>(
+        KvElement* key = &pool[static_cast<size_t>(
             page * page_elements + (h * spec.page_tokens + token % spec.page_tokens) * spec.d)];
-        Element* value =
+        KvElement* value =
             &pool[static_cast<size_t>(page * page_elements + spec.hkv * spec.page_tokens * spec.d +
                                       (h * spec.page_tokens + token % spec.page_tokens) * spec.dv)];
         for (int64_t i = 0; i < spec.d; ++i) key[i] = model.Key(part, token, h * spec.d + i);
@@ -245,7 +272,11 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
       }
     }
   }
-  std::vector<float> bias, sinks;
+  std::vector<float> bias, sinks, key_scales, value_scales;
+  for (int64_t head = 0; head < spec.hkv; ++head) {
+    key_scales.push_back(static_cast<float>(model.KeyScale(head)));
+    value_scales.push_back(static_cast<float>(model.ValueScale(head)));
+  }
   for (int64_t head = 0; head < spec.hq; ++head) {
     for (int64_t i = 0; i < spec.bias_distances; ++i) bias.push_back(model.Bias(head, i));
     sinks.push_back(model.Sink(head));
@@ -277,8 +308,9 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
   Rows result;
   for (int layer = 0; layer < 2; ++layer) {  // a plan is for many launches
     std::fill(y.begin(), y.end(), Element{kPoison});
-    const typename Kernel::Operands operands{q.data(),    pool.data(), bias.data(),  sinks.data(),
-                                             tree.data(), y.data(),    pages.data(), plan_bytes};
+    const typename Kernel::Operands operands{
+        q.data(),     pool.data(), key_scales.data(), value_scales.data(), bias.data(),
+        sinks.data(), tree.data(), y.data(),          pages.data(),        plan_bytes};
     for (const CudaLaunch& launch : launches.launches) {
       const auto has_work = [&](const Part& part) {
         return launch.work.HasWork(part.rows, part.context);
@@ -320,7 +352,7 @@ template <typename Kernel>
 void ExpectClose(const std::vector<Part>& parts, const Rows& rows) {
   using Element = typename Kernel::Element;
   const Model<Kernel> model;
-  const double epsilon = model.spec.kv == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+  const double epsilon = model.spec.x == DType::kBF16 ? 0x1p-8 : 0x1p-11;
   std::vector<double> y, size;
   for (const Part& part : parts) {
     for (int row = 0; row < part.rows; ++row) {
@@ -331,8 +363,9 @@ void ExpectClose(const std::vector<Part>& parts, const Rows& rows) {
           const float got = ToFloat(Element{bits[static_cast<size_t>(head * model.spec.dv + i)]});
           const double want = y[static_cast<size_t>(i)];
           const double chains =
-              0x1p-22 *
-              (static_cast<double>(model.spec.d) * 4 * model.spec.scale + part.context / 16.0 + 4);
+              0x1p-22 * (static_cast<double>(model.spec.d) * 4 * model.spec.scale *
+                             model.KeyScale(head / (model.spec.hq / model.spec.hkv)) +
+                         part.context / 16.0 + 4);
           const double bound = (2 * epsilon + 2 * chains) * size[static_cast<size_t>(i)] +
                                epsilon * std::abs(want) + 0x1p-24;
           ASSERT_LE(std::abs(got - want), bound)

@@ -3,62 +3,12 @@
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_ATTENTION_KERNELS_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_ATTENTION_KERNELS_H_
 
-#include <type_traits>
-
-#include "codegen/cuda/kernels/step.cuh"
-#include "tests/codegen/cuda_emulator.h"
-#include "tests/codegen/cuda_hopper_emulator.h"
+#include "tests/codegen/cuda_attention_constants.h"
 
 // Kernels are included as system headers (tests/CMakeLists.txt): their text is written for NVRTC,
 // not for the warnings of this build.
 
 namespace quire::emulated {
-
-// A kernel per set of constants.
-#define QUIRE_ATTENTION(element, hq, hkv, d, dv, page, stages, few)                     \
-  using Element = element;                                                              \
-  constexpr bool kIsBf16 = std::is_same_v<Element, Bf16>;                               \
-  constexpr int kHq = hq, kHkv = hkv, kD = d, kDv = dv, kPageTokens = page;             \
-  constexpr bool kFew = few;                                                            \
-  constexpr int kThreads = kFew ? ((hq) / (hkv) > 16 ? 256 : 128) : QUIRE_MANY_THREADS, \
-                kManyRows = dv > 128 ? 64 : 128, kStages = stages, kResident = 1,       \
-                kSharedBytes = 1 << 20;                                                 \
-  constexpr double kScale = 0.3;
-#define QUIRE_MANY_THREADS 256
-#define QUIRE_PLAIN_MASKS                                        \
-  constexpr bool kCausal = true, kAlibi = false, kSinks = false; \
-  constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0; \
-  constexpr double kCap = 0;                                     \
-  constexpr float kAlibiSlopes[] = {0};
-#define QUIRE_ALIBI_MASKS                                                \
-  constexpr bool kCausal = true, kAlibi = true, kSinks = true;           \
-  constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0;      \
-  constexpr double kCap = 2;                                             \
-  constexpr float kAlibiSlopes[] = {                                     \
-      0.5f * 1.4426950408889634f,       0.25f * 1.4426950408889634f,     \
-      0.125f * 1.4426950408889634f,     0.0625f * 1.4426950408889634f,   \
-      0.03125f * 1.4426950408889634f,   0.015625f * 1.4426950408889634f, \
-      0.0078125f * 1.4426950408889634f, 0.00390625f * 1.4426950408889634f};
-#define QUIRE_BIAS_MASKS                                          \
-  constexpr bool kCausal = false, kAlibi = false, kSinks = false; \
-  constexpr int kWindow = 0, kBiasDistances = 31, kTreeWords = 0; \
-  constexpr double kCap = 0;                                      \
-  constexpr float kAlibiSlopes[] = {0};
-#define QUIRE_TREE_MASKS                                         \
-  constexpr bool kCausal = true, kAlibi = false, kSinks = true;  \
-  constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 2; \
-  constexpr double kCap = 0;                                     \
-  constexpr float kAlibiSlopes[] = {0};
-#define QUIRE_WINDOW_MASKS                                          \
-  constexpr bool kCausal = true, kAlibi = false, kSinks = true;     \
-  constexpr int kWindow = 100, kBiasDistances = 50, kTreeWords = 0; \
-  constexpr double kCap = 2;                                        \
-  constexpr float kAlibiSlopes[] = {0};
-#define QUIRE_NO_MASKS                                            \
-  constexpr bool kCausal = false, kAlibi = false, kSinks = false; \
-  constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;  \
-  constexpr double kCap = 0;                                      \
-  constexpr float kAlibiSlopes[] = {0};
 
 namespace plain_few {  // three heads a group, padded rows, two tensor-core steps
 QUIRE_ATTENTION(Bf16, 6, 2, 24, 24, 16, 5, true)

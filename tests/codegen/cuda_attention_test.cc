@@ -51,9 +51,10 @@ TEST(CudaAttentionTest, SourceOfASpec) {
       "// attention hq=32 hkv=8 d=128 dv=128 kv=bf16 page=16 mask=causal window=0 "
       "scale=0.125 cap=0 "
       "alibi=0 x=bf16 sinks=1\n"
-      "#include \"prelude.cuh\"\n"
+      "#include \"e4m3.cuh\"\n"
       "using Element = Bf16;\n"
-      "constexpr bool kIsBf16 = true;\n"
+      "using KvElement = Element;\n"
+      "constexpr bool kIsBf16 = true, kKeyScales = false, kValueScales = false;\n"
       "constexpr int kHq = 32, kHkv = 8, kD = 128, kDv = 128, kPageTokens = 16;\n"
       "constexpr bool kCausal = true, kAlibi = false, kSinks = true;\n"
       "constexpr int kWindow = 0, kBiasDistances = 0, kTreeWords = 0;\n"
@@ -65,17 +66,19 @@ TEST(CudaAttentionTest, SourceOfASpec) {
       "107600;\n"
       "#include \"attention_few.cuh\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
-      "attention_few(const Element* q, const Element* layer, const float* sinks, Element* y,\n"
+      "attention_few(const Element* q, const KvElement* layer, const float* sinks, Element* y,\n"
       "    const int* pages, uint8_t* plan) {\n"
-      "  Attention::Run({q, layer, nullptr, sinks, nullptr, y, pages, plan});\n"
+      "  Attention::Run({q, layer, nullptr, nullptr, nullptr, sinks, nullptr, y, pages, plan});\n"
       "}\n");
   EXPECT_EQ(kernel->entries()[3].entry, "attention_short");
   EXPECT_EQ(kernel->entries()[3].shared_bytes, 0);
   EXPECT_THAT(kernel->entries()[3].source, HasSubstr("kResident = 2, kSharedBytes = 0;\n"
                                                      "#include \"attention_short.cuh\"\n"));
-  EXPECT_THAT(kernel->entries()[3].source,
-              HasSubstr("  AttentionShort::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
-                        "plan});\n"));
+  EXPECT_THAT(
+      kernel->entries()[3].source,
+      HasSubstr(
+          "  AttentionShort::Run({q, layer, nullptr, nullptr, nullptr, sinks, nullptr, y, pages, "
+          "plan});\n"));
   EXPECT_EQ(kernel->entries()[1].entry, "attention_many");
   EXPECT_EQ(kernel->entries()[1].block_threads, 384);
   EXPECT_THAT(kernel->entries()[1].source,
@@ -83,11 +86,31 @@ TEST(CudaAttentionTest, SourceOfASpec) {
                         "extern \"C\" __global__ void __launch_bounds__(kThreads, kResident)\n"
                         "attention_many(const __grid_constant__ TensorMap layer_map, "
                         "const __grid_constant__ TensorMap query_map, const Element* q, const "
-                        "Element* layer, const float* sinks, Element* y,\n"
+                        "KvElement* layer, const float* sinks, Element* y,\n"
                         "    const int* pages, uint8_t* plan) {\n"
-                        "  AttentionWarpgroup::Run({q, layer, nullptr, sinks, nullptr, y, pages, "
-                        "plan}, layer_map, query_map);\n"));
+                        "  AttentionWarpgroup::Run({q, layer, nullptr, nullptr, nullptr, sinks, "
+                        "nullptr, y, pages, plan}, layer_map, query_map);\n"));
   EXPECT_EQ(kernel->entries()[2].entry, "attention_plan");
+}
+
+TEST(CudaAttentionTest, KeysAndValuesInBytes) {
+  AttentionSpec spec = Spec(32, 8, 128);
+  spec.kv = DType::kF8E4M3, spec.k_scale = spec.v_scale = true;
+  const auto kernel = Make(spec, kHopper.limits);
+  for (const CudaEntry& entry : kernel->entries()) {
+    EXPECT_THAT(entry.source, HasSubstr("using KvElement = E4m3;\nconstexpr bool kIsBf16 = true, "
+                                        "kKeyScales = true, kValueScales = true;\n"));
+  }
+  EXPECT_THAT(kernel->entries()[0].source,
+              HasSubstr("const KvElement* layer, const float* key_scales, "
+                        "const float* value_scales, Element* y,"));
+  // q, layer, scales, y, pages, plan
+  EXPECT_EQ(kernel->Launches(1).launches[0].arguments.size(), 7u);
+  // Tiles of many rows are summed by warps.
+  EXPECT_THAT(kernel->entries()[1].source, HasSubstr("#include \"attention_body.cuh\""));
+  spec.d = spec.dv = 72;
+  EXPECT_EQ(MakeCudaAttention(spec, kHopper.limits).status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 // The device unrolls the table when it loads it: the kernel's table is by distance.
@@ -279,16 +302,39 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
   odd.tree_words = 2, odd.page_tokens = 7;
   full.dv = 128, full.causal = false;
   biased.window = 1024, biased.cap = 50, biased.sinks = true, biased.bias_distances = 128;
+  AttentionSpec bytes = Spec(32, 8, 128), small_bytes = Spec(12, 12, 64, DType::kF16, 1),
+                wide_bytes = Spec(16, 8, 256), many_bytes = Spec(32, 1, 128);
+  for (AttentionSpec* spec : {&bytes, &small_bytes, &wide_bytes, &many_bytes}) {
+    spec->kv = DType::kF8E4M3, spec->k_scale = spec->v_scale = spec != &small_bytes;
+  }
   struct Case {
     AttentionSpec spec;
     Device device;
   };
-  for (const Case& c :
-       {Case{Spec(32, 8, 128), kAmpere}, Case{Spec(32, 8, 128), kAda},
-        Case{Spec(32, 8, 128), kHopper}, Case{windowed, kHopper}, Case{windowed, kAda},
-        Case{wide, kHopper}, Case{wide, kAmpere}, Case{odd, kHopper}, Case{full, kHopper},
-        Case{small, kHopper}, Case{biased, kHopper}, Case{padded, kHopper}, Case{narrow, kHopper},
-        Case{uneven, kHopper}, Case{halves, kHopper}, Case{odd_wide, kHopper}}) {
+  for (const Case& c : {Case{Spec(32, 8, 128), kAmpere},
+                        Case{Spec(32, 8, 128), kAda},
+                        Case{Spec(32, 8, 128), kHopper},
+                        Case{windowed, kHopper},
+                        Case{windowed, kAda},
+                        Case{wide, kHopper},
+                        Case{wide, kAmpere},
+                        Case{odd, kHopper},
+                        Case{full, kHopper},
+                        Case{small, kHopper},
+                        Case{biased, kHopper},
+                        Case{padded, kHopper},
+                        Case{narrow, kHopper},
+                        Case{uneven, kHopper},
+                        Case{halves, kHopper},
+                        Case{odd_wide, kHopper},
+                        Case{bytes, kHopper},
+                        Case{bytes, kAda},
+                        Case{bytes, kAmpere},
+                        Case{small_bytes, kHopper},
+                        Case{small_bytes, kAmpere},
+                        Case{wide_bytes, kHopper},
+                        Case{wide_bytes, kAmpere},
+                        Case{many_bytes, kHopper}}) {
     const auto kernel = Make(c.spec, c.device.limits);
     ASSERT_NE(kernel, nullptr);
     for (const CudaEntry& entry : kernel->entries()) {

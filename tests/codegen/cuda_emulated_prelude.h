@@ -19,11 +19,20 @@ namespace quire::emulated {
 
 inline float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t Bits(float x) { return std::bit_cast<uint32_t>(x); }
+inline uint32_t PermuteBytes(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = a | static_cast<uint64_t>(b) << 32;
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) {
+    word |= static_cast<uint32_t>(bytes >> (selector >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
+  }
+  return word;
+}
 inline uint32_t AndOr(uint32_t a, uint32_t mask, uint32_t bits) { return (a & mask) | bits; }
 inline float Add(float a, float b) { return a + b; }
 inline float Mul(float a, float b) { return a * b; }
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float Exp2(float x) { return CudaExp2(x); }
+inline float Divide(float a, float b) { return a / b; }
 inline float Reciprocal(float x) { return 1 / x; }
 inline float NearReciprocal(float x) { return CudaNearReciprocal(x); }
 inline float Max(float a, float b) { return std::fmax(a, b); }
@@ -61,6 +70,15 @@ uint32_t MaxOfPairs(uint32_t a, uint32_t b) {
     return std::isnan(of(a)) ? of(b) : std::isnan(of(b)) ? of(a) : std::max(of(a), of(b));
   };
   return Pack<T>(larger(0), larger(16));
+}
+
+template <typename T>
+uint32_t MulPairs(uint32_t a, uint32_t b) {
+  const auto product = [&](int half) {
+    const auto of = [&](uint32_t word) { return ToFloat(T{static_cast<uint16_t>(word >> half)}); };
+    return of(a) * of(b);
+  };
+  return Pack<T>(product(0), product(16));
 }
 
 constexpr uint32_t kSharedBegin = 0x400;
@@ -108,13 +126,14 @@ void Mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   });
 }
 
-inline void LoadMatrices(uint32_t (&words)[4], uint32_t address, bool transposed = false) {
+template <int kMatrices>
+void LoadMatrices(uint32_t (&words)[kMatrices], uint32_t address, bool transposed = false) {
   struct Lane {
     uint32_t* words;
     uint32_t address;
   } lane{words, address};
   OfWarp(lane, [transposed](Lane** lanes) {
-    for (int matrix = 0; matrix < 4; ++matrix) {
+    for (int matrix = 0; matrix < kMatrices; ++matrix) {
       uint16_t rows[8][8];
       for (int row = 0; row < 8; ++row) {
         std::memcpy(rows[row], At(lanes[8 * matrix + row]->address), 16);
@@ -128,7 +147,8 @@ inline void LoadMatrices(uint32_t (&words)[4], uint32_t address, bool transposed
     }
   });
 }
-inline void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t address) {
+template <int kMatrices>
+void LoadMatricesTransposed(uint32_t (&words)[kMatrices], uint32_t address) {
   LoadMatrices(words, address, true);
 }
 
@@ -245,6 +265,8 @@ inline int Uniform(int x) {
   if (x != first) Fail("not the same for all lanes");
   return first;
 }
+
+#include <e4m3.cuh>
 
 }  // namespace quire::emulated
 

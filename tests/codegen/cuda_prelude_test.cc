@@ -7,7 +7,7 @@ namespace {
 
 // Every function of the prelude once.
 constexpr char kUse[] = R"(
-#include "prelude.cuh"
+#include "e4m3.cuh"
 template <typename T>
 DEVICE void Use(float* y, const T* x) {
   const uint32_t shared = SharedAddress(SharedMemory());
@@ -20,10 +20,15 @@ DEVICE void Use(float* y, const T* x) {
   uint32_t a[4], b[4];
   LoadMatrices(a, shared);
   LoadMatricesTransposed(b, shared);
+  uint32_t halves[2], turns[2];
+  LoadMatrices(halves, shared);
+  LoadMatricesTransposed(turns, shared);
+  WidenHalves<T>(halves[0], a[0], a[1]);
+  WidenInTurn<T>(turns[1], a[2], a[3]);
   float d[4] = {};
   Mma<T>(d, a, b[0], b[1]);
   SyncWarp();
-  y[0] = Fma(d[0], Mul(d[1], Exp2(d[2])), Add(Reciprocal(d[3]), ToFloat(x[0])));
+  y[0] = Fma(Divide(d[0], FromBits(PackFours(d[0], d[1], d[2], d[3]))), Mul(d[1], Exp2(d[2])), Add(Reciprocal(d[3]), ToFloat(x[0])));
   y[1] = ShuffleXor(ToFloat(FromFloat<T>(y[0])), 1);
   y[2] = FromBits(Shuffle(Pack<T>(y[0], y[1]), 0) + Bits(FromFloat<F32>(ToFloat(y[1]))));
 }

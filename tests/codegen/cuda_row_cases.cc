@@ -163,15 +163,23 @@ void AddRopes(Cases& cases) {
 void AddAppends(Cases& cases) {
   struct Layer {
     int hq, hkv, d, page;
-    const char* dtype;
+    const char *dtype, *kept = dtype;
+    bool has_scales = false;
   };
   for (const Layer& l :
        {Layer{32, 8, 128, 16, "bf16"}, Layer{9, 3, 64, 1, "f16"}, Layer{4, 1, 80, 3, "bf16"},
-        Layer{4, 2, 256, 16, "bf16"}, Layer{5, 1, 24, 16, "f32"}, Layer{7, 7, 12, 5, "f16"}}) {
+        Layer{4, 2, 256, 16, "bf16"}, Layer{5, 1, 24, 16, "f32"}, Layer{7, 7, 12, 5, "f16"},
+        Layer{9, 3, 64, 16, "bf16", "f8e4m3"}, Layer{6, 3, 18, 5, "f16", "f8e4m3", true},
+        Layer{32, 8, 128, 16, "bf16", "f8e4m3", true}}) {
     const int q = l.hq * l.d, k = l.hkv * l.d;
     for (bool normed : {false, true}) {
       std::string text = absl::Substitute("func @row(%0: $0[T,$1], %1: i32[T]", l.dtype, q + 2 * k);
       if (normed) absl::SubstituteAndAppend(&text, ", %2: bf16[$0], %3: f32[$0]", l.d);
+      const int first_scale = normed ? 4 : 2;
+      if (l.has_scales) {
+        absl::SubstituteAndAppend(&text, ", %$0: f32[$2], %$1: f32[$2]", first_scale,
+                                  first_scale + 1, l.hkv);
+      }
       absl::StrAppend(&text, ") {\n");
       int next = 0;
       const auto op = [&](const std::string& call, const std::string& type) {
@@ -194,9 +202,12 @@ void AddAppends(Cases& cases) {
       }
       queries = op("rope " + queries + ", %1 {theta=10000}", heads(l.hq));
       keys = op("rope " + keys + ", %1 {theta=10000}", heads(l.hkv));
-      const std::string pool = absl::Substitute("$0[C,$1,$2]", l.dtype, l.hkv, l.d);
-      op("kv_append " + keys + " {layer=0, slot=k}", pool);
-      op("kv_append " + values + " {layer=0, slot=v}", pool);
+      const std::string pool = absl::Substitute("$0[C,$1,$2]", l.kept, l.hkv, l.d);
+      const auto scale = [&](int i) {
+        return l.has_scales ? absl::StrCat(", %", first_scale + i) : "";
+      };
+      op("kv_append " + keys + scale(0) + " {layer=0, slot=k}", pool);
+      op("kv_append " + values + scale(1) + " {layer=0, slot=v}", pool);
       const std::string result =
           op("cast " + queries, absl::Substitute("$0[T,$1,$2]", l.dtype, l.hq, l.d));
       absl::StrAppend(&text, "  return ", result, "\n}\n");

@@ -58,6 +58,7 @@ double ValueOf(DType dtype, const uint8_t* at) {
   std::memcpy(&word, at, static_cast<size_t>(InfoOf(dtype).block_bytes));
   if (dtype == DType::kF16) return F16ToF32(static_cast<uint16_t>(word));
   if (dtype == DType::kBF16) return BF16ToF32(static_cast<uint16_t>(word));
+  if (dtype == DType::kF8E4M3) return F8E4M3ToF32(static_cast<uint8_t>(word));
   return std::bit_cast<float>(word);
 }
 
@@ -204,6 +205,7 @@ class EmulatedRow {
       tensor.values.resize(static_cast<size_t>(count));
       if (IsFloat(type.dtype)) {
         for (float value : RandomFloats(static_cast<size_t>(count), seed, 0.7f)) {
+          if (IsScale(arg)) value = std::fabs(value) / 4 + 0x1p-6f;
           uint32_t word = std::bit_cast<uint32_t>(value);
           if (type.dtype == DType::kF16) word = F32ToF16(value);
           if (type.dtype == DType::kBF16) word = F32ToBF16(value);
@@ -219,6 +221,21 @@ class EmulatedRow {
     arguments_.push_back(std::make_unique<Guarded<uint8_t>>(bytes.size()));
     std::copy(bytes.begin(), bytes.end(), arguments_.back()->data());
     tensors_.push_back(std::move(tensor));
+  }
+
+  bool IsScale(const Op& arg) const {
+    return std::any_of(func().ops().begin(), func().ops().end(), [&](const auto& op) {
+      return op->Is(OpKind::kKvAppend) && op->num_operands() > 1 && op->operand(1) == &arg;
+    });
+  }
+  // By which an append keeps a head's numbers.
+  double ScaleOf(const Op& append, int64_t head) const {
+    for (size_t i = 0; append.num_operands() > 1 && i < tensors_.size(); ++i) {
+      if (func().args()[i].get() == append.operand(1)) {
+        return tensors_[i].values[static_cast<size_t>(head)];
+      }
+    }
+    return 1;
   }
 
   // Exclusive, of the numbers in an i32 argument.
@@ -263,9 +280,14 @@ class EmulatedRow {
     }
     const double value = want.values[static_cast<size_t>(element)];
     // Two numbers on both sides of a rounding boundary are one step of the narrow type apart.
-    const double step = dtype == DType::kBF16 ? 0x1p-7 : dtype == DType::kF16 ? 0x1p-10 : 0;
+    const double step = dtype == DType::kBF16     ? 0x1p-7
+                        : dtype == DType::kF16    ? 0x1p-10
+                        : dtype == DType::kF8E4M3 ? 0x1p-3
+                                                  : 0;
     const double bound = Roundings(func()) * 0x1p-24 * largest_of_row_ + step * std::fabs(value) +
-                         (dtype == DType::kF16 ? 0x1p-24 : 0);
+                         (dtype == DType::kF16      ? 0x1p-24
+                          : dtype == DType::kF8E4M3 ? 0x1p-9
+                                                    : 0);
     EXPECT_NEAR(got, value, bound) << spec_.func << what << " of " << rows_ << " rows";
   }
 
@@ -290,8 +312,9 @@ class EmulatedRow {
               page * spec_.page_tokens * layer_bytes_ + (slot == "k" ? 0 : keys) +
               ((i / width * spec_.page_tokens + token) * width + i % width) * bytes);
           std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(at), bytes, true);
-          ExpectNear(ValueOf(dtype, &pool[at]), rows, static_cast<int64_t>(row) * heads * width + i,
-                     dtype, absl::StrCat("appended ", slot, " row ", row, " element ", i));
+          ExpectNear(ValueOf(dtype, &pool[at]) * ScaleOf(*op, i / width), rows,
+                     static_cast<int64_t>(row) * heads * width + i, dtype,
+                     absl::StrCat("appended ", slot, " row ", row, " element ", i));
           if (::testing::Test::HasFailure()) return;
         }
       }

@@ -1,8 +1,9 @@
 // CUDA attention kernels on this machine's GPU:
 //
-//   bench_cuda_attention check [quick]  results over every feature against double precision, and
+//   bench_cuda_attention check [HOW]    results over every feature against double precision, and
 //                                       bits alone against batched, chunked, other pages, other
-//                                       blocks, replayed graphs; quick: few, for a sanitizer
+//                                       blocks, replayed graphs; quick: few, for a sanitizer; other
+//                                       words: of specs whose text holds them
 //   bench_cuda_attention time [WHICH]   a line a measurement: what us, and GB/s of keys and values
 //                                       or TFLOP/s
 //
@@ -10,7 +11,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -100,6 +103,16 @@ std::vector<Timed> Cases() {
   AddPrefill(cases);
   cases.push_back({"verify 8 5 4096", MakeSpec(32, 8, 128), {8, Part{5, 4096}}});
   cases.push_back({"verify 64 5 4096", MakeSpec(32, 8, 128), {64, Part{5, 4096}}});
+  // Keys and values of f8e4m3, by scales.
+  std::vector<Timed> bytes;
+  for (const Timed& timed : cases) {
+    if (timed.spec.hkv == 32 || timed.what.rfind("like", 0) == 0) continue;
+    bytes.push_back(timed);
+    bytes.back().what = absl::StrCat("f8e4m3 ", timed.what);
+    bytes.back().spec.kv = DType::kF8E4M3;
+    bytes.back().spec.k_scale = bytes.back().spec.v_scale = true;
+  }
+  cases.insert(cases.end(), bytes.begin(), bytes.end());
   return cases;
 }
 
@@ -110,7 +123,8 @@ int64_t NeededBytes(const Timed& timed) {
     const int64_t seen = timed.spec.window + part.rows - 1;
     tokens += timed.spec.window > 0 ? std::min<int64_t>(part.context, seen) : part.context;
   }
-  return tokens * timed.spec.hkv * (timed.spec.d + timed.spec.dv) * 2;
+  return tokens * timed.spec.hkv * (timed.spec.d + timed.spec.dv) *
+         InfoOf(timed.spec.kv).block_bytes;
 }
 double Operations(const Timed& timed) {
   double pairs = 0;
@@ -134,17 +148,34 @@ int TimeAttention(const Gpu& gpu, const std::string& which) {
 
   const CuDevicePtr pool = gpu.Allocate(kPoolBytes);
   constexpr size_t kBlock = size_t{64} << 20;
-  std::vector<uint16_t> values(kBlock / 2);
+  const CuDevicePtr queries = gpu.Allocate(kBlock), scales = gpu.Allocate(1024);
   std::mt19937_64 random{7};
   std::normal_distribution<float> normal;
-  for (uint16_t& value : values) value = F32ToBF16(normal(random));
-  gpu.Upload(pool, values.data(), kBlock);
-  for (size_t at = kBlock; at < kPoolBytes; at += kBlock) gpu.Copy(pool + at, pool, kBlock);
+  std::vector<uint8_t> values(kBlock);
+  const auto draw = [&](CuDevicePtr to, bool bytes) {
+    for (size_t at = 0; at < kBlock; at += bytes ? 1 : 2) {
+      const uint16_t bits = bytes ? F32ToF8E4M3(normal(random)) : F32ToBF16(normal(random));
+      std::memcpy(&values[at], &bits, bytes ? 1 : 2);
+    }
+    gpu.Upload(to, values.data(), kBlock);
+  };
+  draw(queries, false);
+  std::vector<float> factors(256);
+  for (float& factor : factors) factor = std::exp2(normal(random) / 4);
+  gpu.Upload(scales, factors.data(), 1024);
+  std::optional<bool> pool_is_bytes;
 
   for (size_t i = 0; i < cases.size(); ++i) {
     const Timed& timed = cases[i];
     const AttentionSpec& spec = timed.spec;
-    const int64_t page_bytes = spec.hkv * spec.page_tokens * (spec.d + spec.dv) * 2;
+    const bool is_bytes = spec.kv == DType::kF8E4M3;
+    if (pool_is_bytes != is_bytes) {
+      draw(pool, is_bytes);
+      for (size_t at = kBlock; at < kPoolBytes; at += kBlock) gpu.Copy(pool + at, pool, kBlock);
+      pool_is_bytes = is_bytes;
+    }
+    const int64_t page_bytes =
+        spec.hkv * spec.page_tokens * (spec.d + spec.dv) * InfoOf(spec.kv).block_bytes;
     int64_t rows = 0, pages = 0;
     for (const Part& part : timed.parts) {
       rows += part.rows;
@@ -156,7 +187,10 @@ int TimeAttention(const Gpu& gpu, const std::string& which) {
     AttentionStep step(gpu, loaded[i], rows, static_cast<int64_t>(timed.parts.size()), pages);
     const auto query_bytes = static_cast<size_t>(rows * spec.hq * spec.d * 2);
     for (size_t at = 0; at < query_bytes; at += kBlock) {
-      gpu.Copy(step.q + at, pool, std::min(kBlock, query_bytes - at));
+      gpu.Copy(step.q + at, queries, std::min(kBlock, query_bytes - at));
+    }
+    for (const CuDevicePtr to : {step.key_scales, step.value_scales}) {
+      gpu.Copy(to, scales, static_cast<size_t>(spec.hkv * 4));
     }
     std::vector<int> order(static_cast<size_t>(tables * pages));
     std::iota(order.begin(), order.end(), 0);

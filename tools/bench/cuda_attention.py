@@ -149,6 +149,8 @@ def main():
             tokens = sizes[0]
             peers, bar = {"ours in one page": float(us)}, 1.02
             us = ours.get(f"prefill 1 {tokens} {tokens} 32 8 128 0", us)
+        elif kind == "f8e4m3" and (wide := ours.get(" ".join(sizes))):
+            peers = {"ours in bf16": wide}
         elif all(size.isdigit() for size in sizes):
             peers, bar = measure_peers(kind, list(map(int, sizes)))
         rates = ", ".join(re.findall(r"([\d.]+) T", rest))

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <random>
@@ -33,10 +34,16 @@ float Value(char what, int seed, int64_t position, int64_t element) {
   return static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-53 * 4 - 2);
 }
 uint16_t Rounded(DType dtype, float x) {
+  if (dtype == DType::kF8E4M3) return F32ToF8E4M3(x);
   return dtype == DType::kBF16 ? F32ToBF16(x) : F32ToF16(x);
 }
 float Widened(DType dtype, uint16_t x) {
+  if (dtype == DType::kF8E4M3) return F8E4M3ToF32(static_cast<uint8_t>(x));
   return dtype == DType::kBF16 ? BF16ToF32(x) : F16ToF32(x);
+}
+// Between a half and two.
+float Scale(bool has_scale, char what, int64_t head) {
+  return has_scale ? std::exp2(Value(what, 1, 0, head) / 2) : 1;
 }
 
 constexpr uint16_t kPoison = 0xffff;
@@ -59,7 +66,7 @@ struct Reference {
       const uint16_t key = Rounded(spec.kv, Value('k', sequence.seed, token, kv * spec.d + i));
       score += double{q[static_cast<size_t>(i)]} * Widened(spec.kv, key);
     }
-    score *= spec.scale;
+    score *= spec.scale * Scale(spec.k_scale, 'K', kv);
     if (spec.cap > 0) score = spec.cap * std::tanh(score / spec.cap);
     if (spec.alibi_max > 0) {
       const auto lower = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(spec.hq)));
@@ -91,8 +98,8 @@ struct Reference {
     const int64_t kv = head / (spec.hq / spec.hkv);
     std::vector<float> q;
     for (int64_t i = 0; i < spec.d; ++i) {
-      q.push_back(Widened(
-          spec.kv, Rounded(spec.kv, Value('q', sequence.seed, position, head * spec.d + i))));
+      q.push_back(
+          Widened(spec.x, Rounded(spec.x, Value('q', sequence.seed, position, head * spec.d + i))));
     }
     std::vector<double> sums(static_cast<size_t>(spec.dv)), sizes(sums);
     double sum = spec.sinks ? std::exp(double{Value('s', 0, head, 0)}) : 0;
@@ -102,19 +109,20 @@ struct Reference {
       sum += p;
       for (int64_t i = 0; i < spec.dv; ++i) {
         const uint16_t value = Rounded(spec.kv, Value('v', sequence.seed, token, kv * spec.dv + i));
-        const double term = p * Widened(spec.kv, value);
+        const double term = p * Scale(spec.v_scale, 'V', kv) * Widened(spec.kv, value);
         sums[static_cast<size_t>(i)] += term;
         sizes[static_cast<size_t>(i)] += std::abs(term);
       }
     }
-    const double epsilon = spec.kv == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+    const double epsilon = spec.x == DType::kBF16 ? 0x1p-8 : 0x1p-11;
     double worst = 0;
     for (int64_t i = 0; i < spec.dv; ++i) {
       const auto at = static_cast<size_t>(i);
       const double want = sum == 0 ? 0 : sums[at] / sum, size = sum == 0 ? 0 : sizes[at] / sum;
-      const double got = Widened(spec.kv, y[static_cast<size_t>(head * spec.dv + i)]);
-      const double chains = 0x1p-22 * (static_cast<double>(spec.d) * 4 * spec.scale +
-                                       sequence.part.context / 16.0 + 8);
+      const double got = Widened(spec.x, y[static_cast<size_t>(head * spec.dv + i)]);
+      const double chains =
+          0x1p-22 * (static_cast<double>(spec.d) * 4 * spec.scale * Scale(spec.k_scale, 'K', kv) +
+                     sequence.part.context / 16.0 + 8);
       const double bound = (2 * epsilon + 2 * chains) * size + epsilon * std::abs(want) + 0x1p-24;
       const double share = std::abs(got - want) / bound;
       worst = share <= worst ? worst : share;  // a NaN stays
@@ -146,10 +154,20 @@ class Checked {
     std::mt19937_64 random(seed);
     std::shuffle(pages.begin(), pages.end(), random);
     const int64_t page_elements = spec.hkv * spec.page_tokens * (spec.d + spec.dv);
-    std::vector<uint16_t> pool(pages.size() * static_cast<size_t>(page_elements), kPoison);
+    const auto element_bytes = static_cast<size_t>(InfoOf(spec.kv).block_bytes);
+    std::vector<uint8_t> pool(pages.size() * static_cast<size_t>(page_elements) * element_bytes,
+                              0xff);
+    const auto put = [&](int64_t at, float x) {
+      const uint16_t bits = Rounded(spec.kv, x);
+      std::memcpy(pool.data() + static_cast<size_t>(at) * element_bytes, &bits, element_bytes);
+    };
     std::vector<uint16_t> q(static_cast<size_t>((rows + padding) * spec.hq * spec.d), kPoison);
     std::vector<uint32_t> tree(static_cast<size_t>(rows * spec.tree_words));
-    std::vector<float> bias, sinks;
+    std::vector<float> bias, sinks, key_scales, value_scales;
+    for (int64_t head = 0; head < spec.hkv; ++head) {
+      key_scales.push_back(Scale(spec.k_scale, 'K', head));
+      value_scales.push_back(Scale(spec.v_scale, 'V', head));
+    }
     size_t first_page = 0, first_row = 0;
     for (const Sequence& sequence : sequences) {
       const int own_begin = sequence.part.context - sequence.part.rows;
@@ -165,12 +183,10 @@ class Checked {
           const int64_t value = page * page_elements + spec.hkv * spec.page_tokens * spec.d +
                                 (h * spec.page_tokens + slot) * spec.dv;
           for (int64_t i = 0; i < spec.d; ++i) {
-            pool[static_cast<size_t>(key + i)] =
-                Rounded(spec.kv, Value('k', sequence.seed, token, h * spec.d + i));
+            put(key + i, Value('k', sequence.seed, token, h * spec.d + i));
           }
           for (int64_t i = 0; i < spec.dv; ++i) {
-            pool[static_cast<size_t>(value + i)] =
-                Rounded(spec.kv, Value('v', sequence.seed, token, h * spec.dv + i));
+            put(value + i, Value('v', sequence.seed, token, h * spec.dv + i));
           }
         }
       }
@@ -179,7 +195,7 @@ class Checked {
       for (int64_t row = 0; row < sequence.part.rows; ++row, ++first_row) {
         for (int64_t i = 0; i < spec.hq * spec.d; ++i) {
           q[first_row * static_cast<size_t>(spec.hq * spec.d) + static_cast<size_t>(i)] =
-              Rounded(spec.kv, Value('q', sequence.seed, own_begin + row, i));
+              Rounded(spec.x, Value('q', sequence.seed, own_begin + row, i));
         }
         for (int64_t own = 0; own < 32 * spec.tree_words; ++own) {
           const bool bit = own > row ? own % 2 == 0 : Branch(row, own);
@@ -197,6 +213,7 @@ class Checked {
     };
     upload(layer, pool), upload(step.q, q), upload(step.bias, bias), upload(step.sinks, sinks);
     upload(step.tree, tree);
+    upload(step.key_scales, key_scales), upload(step.value_scales, value_scales);
     step.SetBatch(parts, pages);
     gpu_.Fill(step.y, 0xff, static_cast<size_t>((rows + padding) * spec.hq * spec.dv * 2));
   }
@@ -365,58 +382,22 @@ int CheckReplay(const Gpu& gpu, const LoadedAttention& attention) {
   return bad;
 }
 
-std::vector<AttentionSpec> Grid(bool quick) {
-  std::vector<AttentionSpec> specs = {MakeSpec(8, 2, 128)};
-  if (quick) {
-    // Warps that share tiles, of wide heads, too; the other bodies of many rows.
-    for (const AttentionSpec& spec :
-         {MakeSpec(20, 1, 64), MakeSpec(4, 2, 256), MakeSpec(12, 1, 256, 5), MakeSpec(8, 2, 64)}) {
-      specs.push_back(spec);
-    }
-  } else {
-    for (int64_t page : {1, 3, 64, 256}) specs.push_back(MakeSpec(8, 2, 128, page));
-    for (int64_t group : {1, 2, 3, 5, 6, 7, 8, 12, 16, 32, 71}) {
-      specs.push_back(MakeSpec(group, 1, 64, 16, group % 2 == 0 ? DType::kF16 : DType::kBF16));
-    }
-    for (int64_t d : {8, 24, 64, 72, 80, 96, 112, 192, 256}) specs.push_back(MakeSpec(4, 2, d));
-    specs.push_back(MakeSpec(4, 2, 256, 16, DType::kF16));
-  }
-  AttentionSpec spec = MakeSpec(4, 4, 192);
-  spec.dv = 128;
-  specs.push_back(spec);
-  spec = MakeSpec(6, 2, 64, 5);
-  spec.dv = 200;
-  specs.push_back(spec);
-  spec = MakeSpec(6, 2, 80, 7, DType::kF16);
-  spec.window = 100, spec.sinks = true;
-  specs.push_back(spec);
-  spec = MakeSpec(6, 2, 128);
-  spec.window = 600, spec.cap = 3;
-  specs.push_back(spec);
-  spec = MakeSpec(6, 2, 64);
-  spec.alibi_max = 8, spec.cap = 2;
-  specs.push_back(spec);
-  spec = MakeSpec(4, 4, 64);
-  spec.causal = false, spec.bias_distances = 255;
-  specs.push_back(spec);
-  spec = MakeSpec(4, 4, 64);
-  spec.bias_distances = 128, spec.scale = 1;
-  specs.push_back(spec);
-  spec = MakeSpec(8, 2, 128);
-  spec.tree_words = 2;
-  specs.push_back(spec);
-  return specs;
-}
-
 }  // namespace
 
-int CheckAttention(const Gpu& gpu, bool quick) {
-  const std::vector<LoadedAttention> loaded = LoadAttentions(gpu, Grid(quick));
+int CheckAttention(const Gpu& gpu, const std::string& how) {
+  const bool quick = how == "quick";
+  std::vector<AttentionSpec> specs = CheckedSpecs(quick);
+  if (!quick) {
+    std::erase_if(specs, [&](const AttentionSpec& spec) {
+      return SpecText(KernelSpec(spec)).find(how) == std::string::npos;
+    });
+  }
+  const std::vector<LoadedAttention> loaded = LoadAttentions(gpu, specs);
   int bad = quick ? 0 : CheckReplay(gpu, loaded[0]);
   Rows base;
   for (size_t i = 0; i < loaded.size(); ++i) {
     // Other page sizes have the same bits.
-    const bool same = i > 0 && i < 5 && !quick;
+    const bool same = i > 0 && i < 5 && how.empty();
     if (i == 0 && !quick) base = Checked(gpu, loaded[0]).Run(kMixed, 1);
     bad += CheckCase(gpu, loaded[i], same ? &base : nullptr, quick);
   }

@@ -17,6 +17,57 @@ AttentionSpec MakeSpec(int64_t hq, int64_t hkv, int64_t d, int64_t page, DType d
   return spec;
 }
 
+std::vector<AttentionSpec> CheckedSpecs(bool quick) {
+  std::vector<AttentionSpec> specs = {MakeSpec(8, 2, 128)};
+  if (quick) {
+    // Warps that share tiles, of wide heads, too; the other bodies of many rows.
+    for (const AttentionSpec& spec :
+         {MakeSpec(20, 1, 64), MakeSpec(4, 2, 256), MakeSpec(12, 1, 256, 5), MakeSpec(8, 2, 64)}) {
+      specs.push_back(spec);
+    }
+  } else {
+    for (int64_t page : {1, 3, 64, 256}) specs.push_back(MakeSpec(8, 2, 128, page));
+    for (int64_t group : {1, 2, 3, 5, 6, 7, 8, 12, 16, 32, 71}) {
+      specs.push_back(MakeSpec(group, 1, 64, 16, group % 2 == 0 ? DType::kF16 : DType::kBF16));
+    }
+    for (int64_t d : {8, 24, 64, 72, 80, 96, 112, 192, 256}) specs.push_back(MakeSpec(4, 2, d));
+    specs.push_back(MakeSpec(4, 2, 256, 16, DType::kF16));
+  }
+  AttentionSpec spec = MakeSpec(4, 4, 192);
+  spec.dv = 128;
+  specs.push_back(spec);
+  spec = MakeSpec(6, 2, 64, 5);
+  spec.dv = 200;
+  specs.push_back(spec);
+  spec = MakeSpec(6, 2, 80, 7, DType::kF16);
+  spec.window = 100, spec.sinks = true;
+  specs.push_back(spec);
+  spec = MakeSpec(6, 2, 128);
+  spec.window = 600, spec.cap = 3;
+  specs.push_back(spec);
+  spec = MakeSpec(6, 2, 64);
+  spec.alibi_max = 8, spec.cap = 2;
+  specs.push_back(spec);
+  spec = MakeSpec(4, 4, 64);
+  spec.causal = false, spec.bias_distances = 255;
+  specs.push_back(spec);
+  spec = MakeSpec(4, 4, 64);
+  spec.bias_distances = 128, spec.scale = 1;
+  specs.push_back(spec);
+  spec = MakeSpec(8, 2, 128);
+  spec.tree_words = 2;
+  specs.push_back(spec);
+  spec.kv = DType::kF8E4M3, spec.k_scale = true;
+  specs.push_back(spec);
+  for (AttentionSpec bytes :
+       {MakeSpec(8, 2, 128), MakeSpec(8, 2, 128, 3), MakeSpec(8, 2, 64, 1, DType::kF16),
+        MakeSpec(20, 1, 80), MakeSpec(4, 2, 256), MakeSpec(3, 3, 96, 64)}) {
+    bytes.kv = DType::kF8E4M3, bytes.k_scale = bytes.v_scale = bytes.hq != 3;
+    specs.push_back(bytes);
+  }
+  return specs;
+}
+
 std::vector<LoadedAttention> LoadAttentions(const Gpu& gpu,
                                             const std::vector<AttentionSpec>& specs) {
   std::vector<LoadedAttention> loaded;
@@ -47,6 +98,8 @@ AttentionStep::AttentionStep(const Gpu& gpu, const LoadedAttention& attention, i
   const auto allocate = [&](int64_t bytes) { return gpu.Allocate(static_cast<size_t>(bytes)); };
   q = allocate(max_rows * spec.hq * spec.d * 2);
   y = allocate(max_rows * spec.hq * spec.dv * 2);
+  key_scales = allocate(spec.hkv * 4);
+  value_scales = allocate(spec.hkv * 4);
   bias = allocate(spec.hq * spec.bias_distances * 4);
   sinks = allocate(spec.hq * 4);
   tree = allocate(max_rows * spec.tree_words * 4);
@@ -57,7 +110,8 @@ AttentionStep::AttentionStep(const Gpu& gpu, const LoadedAttention& attention, i
 }
 
 AttentionStep::~AttentionStep() {
-  for (CuDevicePtr memory : {q, y, bias, sinks, tree, header_, sequences_, pages_, plan_}) {
+  for (CuDevicePtr memory :
+       {q, y, key_scales, value_scales, bias, sinks, tree, header_, sequences_, pages_, plan_}) {
     gpu_.Free(memory);
   }
   for (CuDevicePtr memory : more_pages_) gpu_.Free(memory);
@@ -89,6 +143,8 @@ void AttentionStep::Launch(const CudaLaunch& launch, CuDevicePtr layer, CuDevice
                            bool dependent) const {
   const AttentionSpec& spec = attention_.spec;
   std::vector<CuDevicePtr> operands = {q, layer};
+  if (spec.k_scale) operands.push_back(key_scales);
+  if (spec.v_scale) operands.push_back(value_scales);
   if (spec.bias_distances > 0) operands.push_back(bias);
   if (spec.sinks) operands.push_back(sinks);
   if (spec.tree_words > 0) operands.push_back(tree);
@@ -147,10 +203,9 @@ void AttentionStep::Attend(CuDevicePtr layer, CuDevicePtr pages, bool dependent)
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "", how = argc > 2 ? argv[2] : "";
   if (mode == "check") {
-    const bool quick = how == "quick";
-    return quire::bench::CheckAttention(quire::bench::Gpu(!quick), quick);
+    return quire::bench::CheckAttention(quire::bench::Gpu(how != "quick"), how);
   }
   if (mode == "time") return quire::bench::TimeAttention(quire::bench::Gpu(), how);
-  std::fprintf(stderr, "usage: bench_cuda_attention check [quick] | time [WHICH]\n");
+  std::fprintf(stderr, "usage: bench_cuda_attention check [HOW] | time [WHICH]\n");
   return 2;
 }

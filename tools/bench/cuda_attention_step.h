@@ -15,6 +15,9 @@ namespace quire::bench {
 AttentionSpec MakeSpec(int64_t hq, int64_t hkv, int64_t d, int64_t page = 16,
                        DType dtype = DType::kBF16);
 
+// Every feature, or few for a sanitizer.
+std::vector<AttentionSpec> CheckedSpecs(bool quick);
+
 // A kernel's loaded entries.
 struct LoadedAttention {
   AttentionSpec spec;
@@ -36,7 +39,7 @@ class AttentionStep {
                 int64_t max_sequences, int64_t max_pages);
   ~AttentionStep();
 
-  CuDevicePtr q = 0, y = 0, bias = 0, sinks = 0, tree = 0;
+  CuDevicePtr q = 0, y = 0, key_scales = 0, value_scales = 0, bias = 0, sinks = 0, tree = 0;
 
   // What the next replay reads: sequences in order, and their block tables one after another.
   void SetBatch(const std::vector<Part>& parts, const std::vector<int>& pages);
@@ -59,7 +62,8 @@ class AttentionStep {
   std::vector<Part> parts_;
 };
 
-int CheckAttention(const Gpu& gpu, bool quick);
+// Few of the specs ("quick"), or those whose text holds `how`.
+int CheckAttention(const Gpu& gpu, const std::string& how);
 // Cases whose names hold `which`.
 int TimeAttention(const Gpu& gpu, const std::string& which);
 

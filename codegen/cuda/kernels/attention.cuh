@@ -3,7 +3,9 @@
 //   y[t, h] = sum over visible tokens c of softmax_c(score(t, h, c)) v[c, h / group]
 //   score   = softcap(scale q . k) + alibi + bias, in units of 2's logarithm
 //
-// Constants expected: Element (Bf16 or F16, of q, keys, values and y), kIsBf16, kHq, kHkv, kD, kDv,
+// Constants expected: Element (Bf16 or F16, of q and y, and of products), kIsBf16, KvElement (of
+// keys and values in pages: Element or E4m3), kKeyScales and kValueScales (whether they have
+// scales), kHq, kHkv, kD, kDv,
 // kPageTokens, kCausal, kWindow (0: unlimited), kScale, kCap (0: none), kAlibi with
 // kAlibiSlopes[kHq] (times log2 e), kBiasDistances (0: no table), kSinks, kTreeWords (0: no tree),
 // kFew (whether the entry is for tiles of few rows, or of many), kThreads (of the entry),
@@ -12,7 +14,7 @@
 // Arithmetic, the same bits for a row in every body, whatever else is in the step, however its
 // context is cut and paged:
 //   (1) A token's score is one chain of tensor-core steps over D in order, 16 at a time, D padded
-//       with zeros; then Transform() in f32.
+//       with zeros; then, times the scale of its head's keys, Transform() in f32.
 //   (2) The context is cut into chunks of kChunkTokens at multiples of it, and these into steps of
 //       kStepTokens. A chunk starts from m = kLowest, l = 0, o = 0. Where the largest score of a
 //       step's visible tokens, rounded up to an integer, exceeds m by more than 8, the step raises
@@ -21,12 +23,17 @@
 //       steps over p and ones, p and v, 16 tokens at a time in order.
 //       A step with nothing visible changes nothing, so it may be left out; a chunk too.
 //   (3) Chunks are folded in order (FoldScales) from (kLowest, 0, 0) in f32, the sink after them.
-//   (4) y = o * (1 / l), rounded to Element; 0 where l is 0: a row that sees nothing.
+//   (4) y = o * (1 / l), times the scale of its head's values, rounded to Element; 0 where l is 0:
+//       a row that sees nothing.
+// Keys and values of E4m3 are products' operands as the Elements that they equal. Which of a step's
+// 16 dimensions stands where in it, and where a column of values, follows their bytes: no bit of a
+// result depends on it.
 // Exact rescaling holds as long as nothing falls below the normal numbers; such terms are less than
 // 2^-100 of the sum they are added to.
 #ifndef QUIRE_ATTENTION_CUH_
 #define QUIRE_ATTENTION_CUH_
 
+#include "e4m3.cuh"
 #include "prelude.cuh"
 #include "step.cuh"
 
@@ -34,6 +41,9 @@ static_assert(kD % 8 == 0 && kD >= 8 && kD <= 256);
 static_assert(kDv % 8 == 0 && kDv >= 8 && kDv <= 256);
 static_assert(kHq % kHkv == 0);
 static_assert(sizeof(Element) == 2);
+// Whether keys and values are bytes.
+constexpr bool kNarrow = sizeof(KvElement) == 1;
+static_assert(!kNarrow || (kD % 16 == 0 && kDv % 16 == 0));
 
 constexpr int kGroup = kHq / kHkv;
 constexpr int kChunkTokens = 256;
@@ -41,7 +51,7 @@ constexpr int kStepTokens = 64;
 constexpr int kWarps = kThreads / kWarpThreads;
 constexpr float kLowest = -1e30f;  // below every score, above minus infinity
 constexpr double kLog2E = 1.4426950408889634;
-constexpr bool kPlain = kCap == 0 && !kAlibi && kBiasDistances == 0;
+constexpr bool kPlain = kCap == 0 && !kAlibi && kBiasDistances == 0 && !kKeyScales;
 
 // Rows of a tile are (token, head of the group), heads fastest: row r of a sequence is head r %
 // kGroup of token r / kGroup.
@@ -76,29 +86,33 @@ DEVICE constexpr uint32_t Ones() {
   return sizeof(Element) == 2 && kIsBf16 ? 0x3f803f80u : 0x3c003c00u;
 }
 
-// Rows of 16-bit elements in shared memory, padded to whole tensor-core steps, in 16-byte units,
-// laid so that eight rows' units lie in different banks.
-template <int kElements>
+// Rows of 16-bit elements, or of bytes, in shared memory, padded to whole tensor-core steps, in
+// 16-byte units, laid so that eight rows' units lie in different banks.
+template <int kElements, int kBytes = 2>
 struct SharedRows {
-  static constexpr int kUnits = DivideUp(kElements, 16) * 2;
+  static constexpr int kUnits = DivideUp(kElements, 16) * kBytes;
   static constexpr bool kSwizzled = kUnits % 8 == 0;
   static constexpr int kRowBytes = kSwizzled ? kUnits * 16 : (kUnits | 1) * 16;
   static DEVICE int Offset(int row, int unit) {
     return row * kRowBytes + (kSwizzled ? unit ^ (row & 7) : unit) * 16;
   }
-  // The address `units` (even) further in the row of an address whose unit is 0 or 1, of rows that
-  // begin at a multiple of 128.
+  // The address `units` (of bytes: any, otherwise even) further in the row of an address whose unit
+  // is 0 (or 1), of rows that begin at a multiple of 128.
   static DEVICE uint32_t Along(uint32_t address, int units) {
     return kSwizzled ? (address ^ units % 8 * 16) + units / 8 * 128 : address + units * 16;
   }
 };
-using KeyRows = SharedRows<kD>;
-using ValueRows = SharedRows<kDv>;
+using SharedQuery = SharedRows<kD>;
+using KeyRows = SharedRows<kD, sizeof(KvElement)>;
+using ValueRows = SharedRows<kDv, sizeof(KvElement)>;
+constexpr int kUnitElements = 16 / sizeof(KvElement);  // keys' and values' in 16 bytes
 
 // Operands of the attention entry, in this order.
 struct AttentionOperands {
   const Element* q;      // [T, kHq, kD]
-  const Element* layer;  // pages of [kHkv, kPageTokens, kD], then [kHkv, kPageTokens, kDv]
+  const KvElement* layer;     // pages of [kHkv, kPageTokens, kD], then [kHkv, kPageTokens, kDv]
+  const float* key_scales;    // [kHkv]
+  const float* value_scales;  // [kHkv]
   const float* bias;     // [kHq, kBiasDistances]
   const float* sinks;    // [kHq]
   const uint32_t* tree;  // [T, kTreeWords]
@@ -184,19 +198,19 @@ struct QueryRows {
   }
   template <int kRows>
   DEVICE void Load(uint8_t* to) const {
-    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
-      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
+    for (int at = threadIdx.x; at < kRows * SharedQuery::kUnits; at += kThreads) {
+      const int row = at / SharedQuery::kUnits, unit = at % SharedQuery::kUnits;
       const Words4* from = From(row, unit);
-      *reinterpret_cast<Words4*>(to + KeyRows::Offset(row, unit)) =
+      *reinterpret_cast<Words4*>(to + SharedQuery::Offset(row, unit)) =
           from == nullptr ? Words4{} : *from;
     }
   }
   template <int kRows>
   DEVICE void Copy(uint32_t to) const {
-    for (int at = threadIdx.x; at < kRows * KeyRows::kUnits; at += kThreads) {
-      const int row = at / KeyRows::kUnits, unit = at % KeyRows::kUnits;
+    for (int at = threadIdx.x; at < kRows * SharedQuery::kUnits; at += kThreads) {
+      const int row = at / SharedQuery::kUnits, unit = at % SharedQuery::kUnits;
       const Words4* from = From(row, unit);
-      CopyAsync(to + KeyRows::Offset(row, unit), from == nullptr ? operands.q : (const void*)from,
+      CopyAsync(to + SharedQuery::Offset(row, unit), from == nullptr ? operands.q : (const void*)from,
                 from == nullptr ? 0 : 16);
     }
   }
@@ -211,6 +225,7 @@ struct RowInfo {
   int own_begin;  // position of the sequence's first row of this step
   int q_head;
   int tree_at;  // of its words
+  float key_scale;
 
   DEVICE void Load(const AttentionOperands& operands, const Tile& tile, int head, int row) {
     const int in_sequence = tile.row + (row < tile.rows ? row : tile.rows - 1);
@@ -220,6 +235,7 @@ struct RowInfo {
     position = own_begin + token;
     last = kCausal ? position : tile.context - 1;
     if constexpr (kTreeWords > 0) tree_at = (tile.first_row + token) * kTreeWords;
+    if constexpr (kKeyScales) key_scale = operands.key_scales[head];
   }
 
   DEVICE bool Sees(const AttentionOperands& operands, int token) const {
@@ -238,6 +254,7 @@ struct RowInfo {
   // the exponential's argument.
   DEVICE float Transform(const AttentionOperands& operands, float product, int token) const {
     float score;
+    if constexpr (kKeyScales) product = Mul(product, key_scale);
     if constexpr (kCap > 0) {
       // cap * tanh(x): 1 - 2 / (e^2x + 1)
       const float power =
@@ -325,7 +342,9 @@ DEVICE float FinalScale(const AttentionOperands& operands, int head, float m, fl
     l = scales.Fold(l, Exp2(Add(sink, -sink_m)));
     scale = scales.own;
   }
-  return l > 0 ? Mul(scale, Reciprocal(l)) : 0.0f;
+  scale = l > 0 ? Mul(scale, Reciprocal(l)) : 0.0f;
+  if constexpr (kValueScales) scale = Mul(scale, operands.value_scales[head / kGroup]);
+  return scale;
 }
 
 // y of row `row` of a tile.

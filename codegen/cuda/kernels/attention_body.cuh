@@ -2,7 +2,7 @@
 //
 // kWarps warps walk their share of the work (attention_feed.cuh) through one ring. Warp w scores
 // all tokens of a step for its 16 rows, and sums them for its columns: all, or half of them where
-// two warps share rows (kColumnSplit).
+// two warps share rows (kColumnSplit). Keys and values of E4m3 become Elements first, by all warps.
 #ifndef QUIRE_ATTENTION_BODY_CUH_
 #define QUIRE_ATTENTION_BODY_CUH_
 
@@ -22,10 +22,25 @@ struct Attention {
     return base + Rows::Offset(row + lane % 16, unit + lane / 16);
   }
   DEVICE uint32_t Keys(uint32_t keys, int token, int unit) const {
-    return keys + KeyRows::Offset(token + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2);
+    return keys + ProductKeys::Offset(token + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2);
   }
   DEVICE uint32_t Values(uint32_t values, int token, int unit) const {
-    return First<ValueRows>(values, token, unit);  // transposed
+    return First<ProductValues>(values, token, unit);  // transposed
+  }
+  // Rows of a step, numbers of E4m3 at `from`, as Elements at `to` of the shared memory.
+  template <typename From, typename To>
+  DEVICE void Widen(int from, int to) const {
+    for (int at = threadIdx.x; at < kStepTokens * From::kUnits; at += kThreads) {
+      const int row = at / From::kUnits, unit = at % From::kUnits;
+      const Words4 word = *reinterpret_cast<const Words4*>(shared + from + From::Offset(row, unit));
+      Words4 first, second;
+      WidenHalves<Element>(word.x, first.x, first.y);
+      WidenHalves<Element>(word.y, first.z, first.w);
+      WidenHalves<Element>(word.z, second.x, second.y);
+      WidenHalves<Element>(word.w, second.z, second.w);
+      *reinterpret_cast<Words4*>(shared + to + To::Offset(row, 2 * unit)) = first;
+      *reinterpret_cast<Words4*>(shared + to + To::Offset(row, 2 * unit + 1)) = second;
+    }
   }
   // Scores of 16 tokens from `token` of the stage.
   DEVICE void Score(float (&low)[4], float (&high)[4], const uint32_t (&q)[4], uint32_t keys,
@@ -54,12 +69,22 @@ struct Attention {
     chunk.Clear();
 #pragma unroll 1
     for (int step = segment.step_begin; step < segment.step_end; ++step) {
-      const uint32_t keys = feed.Next(), values = keys + kKeyBytes;
+      uint32_t keys = feed.Next(), values = keys + kKeyBytes;
+      const int stage = static_cast<int>(keys - SharedAddress(shared));
+      if constexpr (kNarrow) {
+        Widen<KeyRows, ProductKeys>(stage, kWidenedAt);
+        if (kBothWide) {
+          Widen<ValueRows, ProductValues>(stage + kKeyBytes, kWidenedAt + kWideKeyBytes);
+        }
+        SyncBlock();
+        keys = SharedAddress(shared) + kWidenedAt;
+        values = keys + (kBothWide ? kWideKeyBytes : 0);
+      }
       float s[kStepTokens / 8][4] = {};
 #pragma unroll(kSteps16 > 8 ? 4 : kSteps16)
       for (int k = 0; k < kSteps16; ++k) {
         uint32_t q[4];
-        LoadMatrices(q, First<KeyRows>(SharedAddress(shared), first_row, 2 * k));
+        LoadMatrices(q, First<SharedQuery>(SharedAddress(shared), first_row, 2 * k));
 #pragma unroll
         for (int i = 0; i < kStepTokens / 16; ++i)
           Score(s[2 * i], s[2 * i + 1], q, keys, 16 * i, k);
@@ -68,6 +93,11 @@ struct Attention {
       float largest[2];
       Largest(s, largest);
       chunk.Raise(largest);
+      if constexpr (kNarrow && !kBothWide) {
+        SyncBlock();
+        Widen<ValueRows, ProductValues>(stage + kKeyBytes, kWidenedAt);
+        SyncBlock();
+      }
 #pragma unroll
       for (int i = 0; i < kStepTokens / 16; ++i) {
         uint32_t p[4];

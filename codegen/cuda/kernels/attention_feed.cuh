@@ -4,6 +4,8 @@
 // Shared memory of the entry, in bytes:
 //   0              q
 //   kQueryBytes    kStages stages: keys [kStepTokens], then values [kStepTokens], as SharedRows
+//   kWidenedAt     of E4m3: the step's keys and values as SharedRows of Element; in turn where there
+//                  is no room for both
 //   kNotesAt       StepNote [kNotes], then places of keys' pages [kPlaceTables], and of values'
 //                  where kDv differs
 #ifndef QUIRE_ATTENTION_FEED_CUH_
@@ -13,7 +15,7 @@
 
 DEVICE constexpr int Larger(int a, int b) { return a > b ? a : b; }
 
-constexpr int kQueryBytes = DivideUp(kManyRows * KeyRows::kRowBytes, 128) * 128;
+constexpr int kQueryBytes = DivideUp(kManyRows * SharedQuery::kRowBytes, 128) * 128;
 constexpr int kKeyBytes = kStepTokens * KeyRows::kRowBytes;
 constexpr int kStageBytes = kKeyBytes + kStepTokens * ValueRows::kRowBytes;
 
@@ -28,7 +30,19 @@ constexpr int kRunTokens = CommonDivisor(kStepTokens, kPageTokens);
 constexpr int kRuns = kStepTokens / kRunTokens;
 constexpr int kLookers = Larger(kRuns, kWarpThreads / 2);
 constexpr int kNotes = 6, kPlaceTables = 3;
-constexpr int kNotesAt = kQueryBytes + kStages * kStageBytes;
+constexpr int kWidenedAt = kQueryBytes + kStages * kStageBytes;
+// Rows as products read them.
+using ProductKeys = SharedRows<kD>;
+using ProductValues = SharedRows<kDv>;
+constexpr int kWideKeyBytes = kStepTokens * ProductKeys::kRowBytes;
+constexpr int kWideValueBytes = kStepTokens * ProductValues::kRowBytes;
+constexpr int kNotesBytes = kNotes * static_cast<int>(sizeof(StepNote)) +
+                            kPlaceTables * (kD == kDv ? 1 : 2) * kRuns * 4;
+constexpr bool kBothWide =
+    kSharedBytes >= kWidenedAt + kWideKeyBytes + kWideValueBytes + kNotesBytes;
+constexpr int kWidenedBytes = kBothWide ? kWideKeyBytes + kWideValueBytes
+                                        : Larger(kWideKeyBytes, kWideValueBytes);
+constexpr int kNotesAt = kWidenedAt + (kNarrow ? kWidenedBytes : 0);
 constexpr int kPlacesAt = kNotesAt + kNotes * static_cast<int>(sizeof(StepNote));
 constexpr int kPlaceInts = (kD == kDv ? 1 : 2) * kRuns;
 static_assert(kSharedBytes >= kPlacesAt + kPlaceTables * kPlaceInts * 4, "the launch rule's bytes");
@@ -135,11 +149,12 @@ struct Feed {
   DEVICE void Tabulate(int at) const {
     const int half = threadIdx.x / kLookers, run = threadIdx.x % kLookers;
     if (run >= kRuns) return;
-    constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
+    constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / kUnitElements;
     int* places = Places(at + half) + run;
-    places[0] = page * kPageUnits + row * (kD / 8);
+    places[0] = page * kPageUnits + row * (kD / kUnitElements);
     if constexpr (kD != kDv) {
-      places[kRuns] = page * kPageUnits + kHkv * kPageTokens * (kD / 8) + row * (kDv / 8);
+      places[kRuns] = page * kPageUnits + kHkv * kPageTokens * (kD / kUnitElements) +
+                      row * (kDv / kUnitElements);
     }
   }
 
@@ -149,10 +164,11 @@ struct Feed {
   template <typename Rows, int kElements, bool kMore, bool kAll>
   DEVICE void CopyRows(uint32_t to, const int* places, const StepNote& step_note) const {
     constexpr int kUnits = Rows::kUnits, kPass = kThreads / kUnits;
-    constexpr int kMoreFrom = kHkv * kPageTokens * kD * 2, kMoreTo = kKeyBytes;
+    constexpr int kElementBytes = sizeof(KvElement);
+    constexpr int kMoreFrom = kHkv * kPageTokens * kD * kElementBytes, kMoreTo = kKeyBytes;
     const int first = threadIdx.x / kUnits, unit = threadIdx.x % kUnits;
     if (kThreads % kUnits != 0 && first >= kPass) return;
-    const bool is_unit = kElements % 16 == 0 || unit < kElements / 8;
+    const bool is_unit = kElements % 16 == 0 || unit < kElements / kUnitElements;
     const auto* layer = reinterpret_cast<const uint8_t*>(operands.layer) + unit * 16;
 #pragma unroll
     for (int i = 0; i < DivideUp(kStepTokens, kPass); ++i) {
@@ -161,7 +177,7 @@ struct Feed {
       constexpr bool kEven = kRunTokens % kPass == 0;  // no pass has rows of two runs
       const int run = kEven ? i * kPass / kRunTokens : in_step / kRunTokens;
       const int in_run = kEven ? first + i * kPass % kRunTokens : in_step % kRunTokens;
-      const uint8_t* from = layer + int64_t{places[run]} * 16 + in_run * (kElements * 2);
+      const uint8_t* from = layer + int64_t{places[run]} * 16 + in_run * (kElements * kElementBytes);
       bool copies = is_unit;
       if constexpr (!kAll) copies &= in_step >= step_note.row_begin && in_step < step_note.row_end;
       if (!copies) from = layer;

@@ -318,7 +318,7 @@ struct AttentionRing {
   }
   // By three warps.
   DEVICE void CopyQuery(const TileNote& of, int tile) const {
-    constexpr int kUnits = KeyRows::kUnits, kThreeWarps = (kWarpgroupWarps - 1) * kWarpThreads;
+    constexpr int kUnits = SharedQuery::kUnits, kThreeWarps = (kWarpgroupWarps - 1) * kWarpThreads;
     if (of.head >= 0) {
       const QueryRows rows{operands, of.tile, of.head};
 #pragma unroll 1  // more would not fit the registers

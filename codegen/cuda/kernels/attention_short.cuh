@@ -14,7 +14,7 @@ struct ShortWarp {
   // Tiles of 16 tokens whose keys are brought at once, and with them values.
   static constexpr int kAtOnce = 2;
   static constexpr int kLooks = kStepTokens / kWarpThreads;  // a lane's tokens
-  static constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
+  static constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / kUnitElements;
 
   // What a warp does next.
   struct Item {
@@ -51,8 +51,9 @@ struct ShortWarp {
       if (token > last) token = last;
       const int page = operands.pages[item.tile.pages_begin + token / kPageTokens] * kPageUnits;
       const int row = item.head * kPageTokens + token % kPageTokens;
-      item.key_place[i] = page + row * (kD / 8);
-      item.value_place[i] = page + kHkv * kPageTokens * (kD / 8) + row * (kDv / 8);
+      item.key_place[i] = page + row * (kD / kUnitElements);
+      item.value_place[i] =
+          page + kHkv * kPageTokens * (kD / kUnitElements) + row * (kDv / kUnitElements);
     }
     return true;
   }
@@ -82,11 +83,16 @@ struct ShortWarp {
       const int owner = tile % kLookTiles * kTileTokens + half * 8 + lane / 4;
       const int place =
           static_cast<int>(Shuffle(static_cast<uint32_t>(places[tile / kLookTiles]), owner));
-      const auto* from = reinterpret_cast<const Words2*>(layer + int64_t{place} * 16);
+      const uint8_t* from = layer + int64_t{place} * 16;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
-        const bool there = 16 * (i + 1) <= kElements || lane % 4 < 2;
-        to[half][i] = there ? from[4 * i] : Words2{};
+        if constexpr (kNarrow) {
+          const auto word = *reinterpret_cast<const uint32_t*>(from + 16 * i);
+          WidenHalves<Element>(word, to[half][i].x, to[half][i].y);
+        } else {
+          const bool there = 16 * (i + 1) <= kElements || lane % 4 < 2;
+          to[half][i] = there ? *reinterpret_cast<const Words2*>(from + 32 * i) : Words2{};
+        }
       }
     }
   }
@@ -214,7 +220,8 @@ struct AttentionShort {
     AllowNextGrid();
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
     const ShortWarp self{operands, lane,
-                         reinterpret_cast<const uint8_t*>(operands.layer) + lane % 4 * 8};
+                         reinterpret_cast<const uint8_t*>(operands.layer) +
+                             lane % 4 * 4 * static_cast<int>(sizeof(KvElement))};
     int at = static_cast<int>(blockIdx.x) * kWarps +
              Uniform(static_cast<int>(threadIdx.x) / kWarpThreads);
     const int stride = static_cast<int>(gridDim.x) * kWarps;

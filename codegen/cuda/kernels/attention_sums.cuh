@@ -5,7 +5,7 @@
 #include "attention_tiles.cuh"
 
 // Sums of 8 kBlocks rows: lane 4g + t has rows 8b + 2t and the next, of each of kTiles tiles of 16
-// columns column g and g + 8.
+// columns column g and g + 8; of values in bytes 2g and the next.
 template <int kBlocks, int kTiles>
 struct DownSums {
   float m[kBlocks][2], l[kBlocks][4], o[kTiles][kBlocks][4];

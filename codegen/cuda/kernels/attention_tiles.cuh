@@ -99,7 +99,7 @@ struct TileFeed {
   static constexpr int kStride = kTogether ? kWarps * kTileTokens : kTileTokens;
   static constexpr bool kWholeTiles = kPageTokens % kTileTokens == 0;  // in one page each
   static constexpr int kLooks = kWholeTiles ? 1 : 2;                   // a lane's entries of a step
-  static constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / 8;
+  static constexpr int kPageUnits = kHkv * kPageTokens * (kD + kDv) / kUnitElements;
 
   const AttentionOperands& operands;
   int lane;
@@ -161,9 +161,10 @@ struct TileFeed {
     own_from = own_begin - base;
 #pragma unroll
     for (int i = 0; i < kLooks; ++i) {
-      place[i] = page[i] * kPageUnits + row[i] * (kD / 8);
+      place[i] = page[i] * kPageUnits + row[i] * (kD / kUnitElements);
       if constexpr (kD != kDv) {
-        value_place[i] = page[i] * kPageUnits + kHkv * kPageTokens * (kD / 8) + row[i] * (kDv / 8);
+        value_place[i] = page[i] * kPageUnits + kHkv * kPageTokens * (kD / kUnitElements) +
+                         row[i] * (kDv / kUnitElements);
       }
     }
     Advance();
@@ -207,9 +208,9 @@ struct TileFeed {
             Shuffle(static_cast<uint32_t>(entry), tile % 2 * kTileTokens + in_tile % kTileTokens));
       }
       if (!kEven && index >= kAll) continue;
-      const bool copied = unit < kElements / 8 && in_tile >= begin && in_tile < end;
+      const bool copied = unit < kElements / kUnitElements && in_tile >= begin && in_tile < end;
       const uint8_t* from = layer + (int64_t{base} + unit) * 16;
-      if (kWholeTiles) from += in_tile * (kElements * 2);
+      if (kWholeTiles) from += in_tile * (kElements * static_cast<int>(sizeof(KvElement)));
       CopyAsync(to + Rows::Offset(in_tile, unit), copied ? from : layer, copied ? 16 : 0);
     }
   }
@@ -221,7 +222,8 @@ struct TileFeed {
       if (phase < kTiles) {
         CopyRows<KeyRows, kD, 0>(slot, tile, place);
       } else if constexpr (kD == kDv) {
-        CopyRows<ValueRows, kDv, kHkv * kPageTokens * kD * 2>(slot, tile, place);
+        CopyRows<ValueRows, kDv, kHkv * kPageTokens * kD * static_cast<int>(sizeof(KvElement))>(
+            slot, tile, place);
       } else {
         CopyRows<ValueRows, kDv, 0>(slot, tile, value_place);
       }

@@ -21,6 +21,18 @@ struct FewWarp {
       const int64_t token = tile.first_row + in_sequence / kGroup;
       const Element* from =
           operands.q + (token * kHq + segment.head * kGroup + in_sequence % kGroup) * kD;
+      if constexpr (kNarrow) {  // as WidenHalves gives keys
+#pragma unroll
+        for (int k = 0; k < kSteps16; ++k) {
+          Words2 pair = {};
+          if (row < tile.rows) {
+            pair = *reinterpret_cast<const Words2*>(from + 16 * k + lane % 4 * 4);
+          }
+          q[k][b][0] = pair.x;
+          q[k][b][1] = pair.y;
+        }
+        continue;
+      }
 #pragma unroll
       for (int k = 0; k < 2 * kSteps16; ++k) {
         const bool there = row < tile.rows && 8 * k < kD;
@@ -33,7 +45,7 @@ struct FewWarp {
   template <int kBlocks, int kTiles>
   DEVICE void Score(float (*s)[kBlocks][4], const uint32_t (&q)[kSteps16][kBlocks][2],
                     const uint32_t (&keys)[kTiles]) const {
-    const uint32_t first = KeyRows::Offset(lane % 16, lane / 16);
+    const uint32_t first = KeyRows::Offset(lane % 16, kNarrow ? 0 : lane / 16);
 #pragma unroll
     for (int i = 0; i < kTiles * kBlocks * 4; ++i) s[i / 4 / kBlocks][i / 4 % kBlocks][i % 4] = 0;
 #pragma unroll
@@ -41,7 +53,14 @@ struct FewWarp {
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
         uint32_t words[4];
-        LoadMatrices(words, KeyRows::Along(keys[j] + first, 2 * k));
+        if constexpr (kNarrow) {
+          uint32_t bytes[2];
+          LoadMatrices(bytes, KeyRows::Along(keys[j] + first, k));
+          WidenHalves<Element>(bytes[0], words[0], words[2]);
+          WidenHalves<Element>(bytes[1], words[1], words[3]);
+        } else {
+          LoadMatrices(words, KeyRows::Along(keys[j] + first, 2 * k));
+        }
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) Mma<Element>(s[j][b], words, q[k][b][0], q[k][b][1]);
       }
@@ -52,8 +71,17 @@ struct FewWarp {
   DEVICE void Sum(float (&o)[kBlocks][4], const uint32_t (&p)[kBlocks][2], uint32_t values,
                   int column_tile) const {
     uint32_t words[4];
-    const uint32_t first = values + ValueRows::Offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    LoadMatricesTransposed(words, ValueRows::Along(first, 2 * column_tile));
+    if constexpr (kNarrow) {
+      // Rows are the tile's columns 0, 2, 4, ... and then those between.
+      uint32_t bytes[2];
+      const uint32_t first = values + ValueRows::Offset(lane % 16, 0);
+      LoadMatricesTransposed(bytes, ValueRows::Along(first, column_tile));
+      WidenInTurn<Element>(bytes[0], words[0], words[1]);
+      WidenInTurn<Element>(bytes[1], words[2], words[3]);
+    } else {
+      const uint32_t first = values + ValueRows::Offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+      LoadMatricesTransposed(words, ValueRows::Along(first, 2 * column_tile));
+    }
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) Mma<Element>(o[b], words, p[b][0], p[b][1]);
   }
@@ -117,12 +145,27 @@ struct FewWarp {
       Element* y = OutputRow(operands, tile, segment.head, row < tile.rows ? row : 0);
 #pragma unroll
       for (int c = 0; c < kTiles; ++c) {
+        uint32_t words[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const uint32_t word = TransposeMatrix(Pack<Element>(
-              Mul(sums.o[c][b][2 * half], scale[0]), Mul(sums.o[c][b][2 * half + 1], scale[1])));
-          const int column = (first_tile + c * tile_stride) * 16 + half * 8 + lane % 4 * 2;
-          if (row < tile.rows && column < kDv) *reinterpret_cast<uint32_t*>(y + column) = word;
+          words[half] = TransposeMatrix(Pack<Element>(Mul(sums.o[c][b][2 * half], scale[0]),
+                                                      Mul(sums.o[c][b][2 * half + 1], scale[1])));
+        }
+        const int column_tile = (first_tile + c * tile_stride) * 16;
+        if constexpr (kNarrow) {
+          const int column = column_tile + lane % 4 * 4;
+          if (row < tile.rows && column < kDv) {
+            *reinterpret_cast<Words2*>(y + column) = {PermuteBytes(words[0], words[1], 0x5410),
+                                                      PermuteBytes(words[0], words[1], 0x7632)};
+          }
+          continue;
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int column = column_tile + half * 8 + lane % 4 * 2;
+          if (row < tile.rows && column < kDv) {
+            *reinterpret_cast<uint32_t*>(y + column) = words[half];
+          }
         }
       }
     }
@@ -146,9 +189,9 @@ struct FewWarp {
         for (int c = 0; c < kTiles; ++c) {
           const int column_tile = first_tile + c * tile_stride;
           if (column_tile >= kColumnTiles) continue;
-          float* to = &partial->o[row][column_tile * 16 + lane / 4];
+          float* to = &partial->o[row][column_tile * 16 + lane / 4 * (kNarrow ? 2 : 1)];
           to[0] = sums.o[c][b][i];
-          to[8] = sums.o[c][b][i + 2];
+          to[kNarrow ? 1 : 8] = sums.o[c][b][i + 2];
         }
         if (first_tile == 0 && lane < 4) {
           // All of it, as whole vectors are read.

@@ -47,6 +47,11 @@ DEVICE float Exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
+DEVICE float Divide(float a, float b) {
+  float quotient;
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+}
 DEVICE float Reciprocal(float x) {
   float inverse;
   asm("rcp.rn.f32 %0, %1;" : "=f"(inverse) : "f"(x));
@@ -112,6 +117,11 @@ DEVICE uint32_t AndOr(uint32_t a, uint32_t mask, uint32_t bits) {
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(word) : "r"(a), "r"(mask), "r"(bits));
   return word;
 }
+// Byte i of the result is the one that digit i of `selector` numbers, of a's (0 to 3) and b's.
+DEVICE uint32_t PermuteBytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
 // ---- 16-bit elements. A struct each, so that one is never taken for the other.
 
 struct Bf16 {
@@ -160,6 +170,22 @@ DEVICE uint32_t MaxOfPairs<F16>(uint32_t a, uint32_t b) {
   uint32_t larger;
   asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
+}
+
+// Each of two pairs times each of two others; subnormals kept.
+template <typename T>
+DEVICE uint32_t MulPairs(uint32_t a, uint32_t b);
+template <>
+DEVICE uint32_t MulPairs<Bf16>(uint32_t a, uint32_t b) {
+  uint32_t product;  // less zero: before sm_90 there is no product alone
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+  return product;
+}
+template <>
+DEVICE uint32_t MulPairs<F16>(uint32_t a, uint32_t b) {
+  uint32_t product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
 }
 
 template <typename T>
@@ -234,6 +260,19 @@ DEVICE void LoadMatrices(uint32_t (&words)[4], uint32_t address) {
 DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+// Two matrices, by the addresses of lanes 0 to 15.
+DEVICE void LoadMatrices(uint32_t (&words)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(address)
+               : "memory");
+}
+DEVICE void LoadMatricesTransposed(uint32_t (&words)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
                : "r"(address)
                : "memory");
 }

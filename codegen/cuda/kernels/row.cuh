@@ -6,6 +6,7 @@
 #define QUIRE_ROW_CUH_
 
 #include "blocks.cuh"
+#include "e4m3.cuh"
 #include "math.cuh"
 #include "norm.cuh"
 #include "prelude.cuh"
@@ -86,9 +87,27 @@ DEVICE Vector<V> LoadBlocks(const uint8_t* row, int at) {
   for (int i = 0; i < V; ++i) y.x[i] = Q::At(block, at % Q::kElements + i);
   return y;
 }
+template <int V>
+DEVICE void StoreBytes(E4m3* to, const Vector<V>& value) {
+  if constexpr (V < 4) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      StoreGlobal(to + i, E4m3{static_cast<uint8_t>(PackFours(value.x[i], 0, 0, 0))});
+    }
+  } else {
+    uint32_t words[V / 4];
+#pragma unroll
+    for (int i = 0; i < V; i += 4) {
+      words[i / 4] = PackFours(value.x[i], value.x[i + 1], value.x[i + 2], value.x[i + 3]);
+    }
+    StoreWords(to, words);
+  }
+}
 template <int V, typename T>
 DEVICE void Store(T* to, const Vector<V>& value) {
-  if constexpr (V * sizeof(T) < 4) {
+  if constexpr (sizeof(T) == 1) {
+    StoreBytes(to, value);
+  } else if constexpr (V * sizeof(T) < 4) {
     StoreGlobal(to, FromFloat<T>(value.x[0]));
   } else {
     constexpr int kPerWord = 4 / sizeof(T);
@@ -137,6 +156,10 @@ DEVICE Vector<V> Mul(const Vector<V>& a, const Vector<V>& b) {
 template <int V>
 DEVICE Vector<V> Scale(const Vector<V>& a, float factor) {
   return Each(a, [factor](float x) { return Mul(x, factor); });
+}
+template <int V>
+DEVICE Vector<V> Quotient(const Vector<V>& a, float divisor) {
+  return Each(a, [divisor](float x) { return Divide(x, divisor); });
 }
 template <int V>
 DEVICE Vector<V> Softcap(const Vector<V>& a, float cap, float per_cap) {
