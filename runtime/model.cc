@@ -26,9 +26,11 @@ SamplingParams RecommendedSampling(const plan::GenerationT& generation, int32_t 
     sampling.temperature = generation.temperature;
     sampling.top_k = generation.top_k;
     sampling.top_p = generation.top_p;
+    sampling.min_p = generation.min_p;
   }
   sampling.no_repeat_ngram = generation.no_repeat_ngram;
   sampling.min_length = generation.min_length;
+  sampling.min_new_tokens = generation.min_new_tokens;
   sampling.forced_bos = generation.forced_bos_id;
   sampling.forced_eos = generation.forced_eos_id;
   return CheckSampling(sampling, vocabulary).ok() ? sampling : SamplingParams();

@@ -174,6 +174,8 @@ typedef struct quire_request {
    * it, of the last that follow each other directly. NULL: every row sees all states. */
   const quire_source_image* source_images;
   size_t source_image_count;
+  /* Of the output, before which no end is chosen. */
+  int32_t min_new_tokens;
 } quire_request;
 
 enum { QUIRE_BEAM_STOP_EARLY = 0, QUIRE_BEAM_STOP_UNLIKELY = 1, QUIRE_BEAM_STOP_NEVER = 2 };

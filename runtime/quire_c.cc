@@ -126,6 +126,7 @@ absl::StatusOr<quire::Request> RequestOf(const quire_request& given) {
   }
   sampling.no_repeat_ngram = given.no_repeat_ngram;
   sampling.min_length = given.min_length;
+  sampling.min_new_tokens = given.min_new_tokens;
   sampling.forced_bos = given.forced_bos;
   sampling.forced_eos = given.forced_eos;
   request.beam.beams = given.beams;
@@ -301,6 +302,7 @@ void quire_request_init(const quire_model* model, quire_request* request) {
   request->frequency_penalty = sampling.frequency_penalty;
   request->no_repeat_ngram = sampling.no_repeat_ngram;
   request->min_length = sampling.min_length;
+  request->min_new_tokens = sampling.min_new_tokens;
   request->forced_bos = sampling.forced_bos;
   request->forced_eos = sampling.forced_eos;
   const quire::BeamParams& beam = model == nullptr ? defaults.beam : model->model->info().beam;

@@ -79,6 +79,7 @@ absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
     return Bad("no_repeat_ngram", params.no_repeat_ngram, "0 (off) or more");
   }
   if (params.min_length < 0) return Bad("min_length", params.min_length, "0 or more");
+  if (params.min_new_tokens < 0) return Bad("min_new_tokens", params.min_new_tokens, "0 or more");
   for (const auto& [key, id] :
        {std::pair("forced_bos", params.forced_bos), std::pair("forced_eos", params.forced_eos)}) {
     if (id < -1 || id >= vocabulary) {
@@ -98,8 +99,9 @@ absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
 
 bool NeedsOnlyGreatest(const SamplingParams& params) {
   return params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty() &&
-         params.no_repeat_ngram == 0 && params.min_length == 0 && params.forced_bos < 0 &&
-         params.forced_eos < 0 && !params.logprobs && params.top_logprobs == 0;
+         params.no_repeat_ngram == 0 && params.min_length == 0 && params.min_new_tokens == 0 &&
+         params.forced_bos < 0 && params.forced_eos < 0 && !params.logprobs &&
+         params.top_logprobs == 0;
 }
 
 absl::StatusOr<int32_t> ChooseGreedily(const GreatestLogit& greatest) {

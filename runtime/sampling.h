@@ -40,6 +40,7 @@ struct SamplingParams {
   std::vector<std::pair<int32_t, float>> logit_bias;  // may be -infinity, which bans the token
   int32_t no_repeat_ngram = 0;  // no run of so many tokens stands twice; 0: off
   int32_t min_length = 0;       // tokens, the prompt's included, before which no end is chosen
+  int32_t min_new_tokens = 0;   // likewise of the output alone
   int32_t forced_bos = -1;      // chosen behind a prompt of one token; -1: none
   int32_t forced_eos = -1;      // chosen as the last of max_tokens; -1: none
   uint64_t seed = 0;

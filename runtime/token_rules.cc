@@ -25,11 +25,12 @@ TokenRules RulesOf(const SamplingParams& params, const TokenHistory& history) {
   if (params.no_repeat_ngram > 0) {
     ForbidRuns(history.ids, static_cast<size_t>(params.no_repeat_ngram), &rules.forbidden);
   }
-  if (length < params.min_length) {
+  const int32_t output_tokens = length - history.prompt_tokens;
+  if (length < params.min_length || output_tokens < params.min_new_tokens) {
     rules.forbidden.insert(rules.forbidden.end(), history.eos_ids.begin(), history.eos_ids.end());
   }
   if (length == 1 && history.prompt_tokens == 1) rules.forced = params.forced_bos;
-  const bool is_last = length - history.prompt_tokens == history.max_tokens - 1;
+  const bool is_last = output_tokens == history.max_tokens - 1;
   if (is_last && params.forced_eos >= 0) rules.forced = params.forced_eos;
   return rules;
 }

@@ -129,7 +129,19 @@ absl::StatusOr<Dumped> DumpMetadata(const PlanFile& file, const DumpOptions&) {
                           {"temperature", generation.temperature},
                           {"top_k", generation.top_k},
                           {"top_p", generation.top_p},
+                          {"min_p", generation.min_p},
                           {"repetition_penalty", generation.repetition_penalty},
+                          {"no_repeat_ngram", generation.no_repeat_ngram},
+                          {"max_length", generation.max_length},
+                          {"max_new_tokens", generation.max_new_tokens},
+                          {"min_length", generation.min_length},
+                          {"min_new_tokens", generation.min_new_tokens},
+                          {"decoder_start_id", generation.decoder_start_id},
+                          {"forced_bos_id", generation.forced_bos_id},
+                          {"forced_eos_id", generation.forced_eos_id},
+                          {"num_beams", generation.num_beams},
+                          {"length_penalty", generation.length_penalty},
+                          {"early_stopping", generation.early_stopping},
                           {"chat_template", generation.chat_template}};
   }
   const auto config = ordered_json::parse(plan.model->config, nullptr, false);

@@ -18,7 +18,7 @@ void AddSamplingOptions(CLI::App* app, RunOptions* options) {
       app->add_option("--top-p", options->top_p, "draw among the most probable that sum to this")
           ->check(CLI::Range(0.0, 1.0));
   CLI::Option* min_p =
-      app->add_option("--min-p", sampling.min_p,
+      app->add_option("--min-p", options->min_p,
                       "draw among those of at least this part of the highest probability")
           ->check(CLI::Range(0.0, 1.0));
   CLI::Option* greedy = app->add_flag("--greedy", options->greedy,

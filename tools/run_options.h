@@ -22,7 +22,7 @@ struct RunOptions {
   std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files, source_states;
   std::string output = "text";
   int32_t samples = 1;
-  std::optional<float> temperature, top_p, repeat_penalty, length_penalty;
+  std::optional<float> temperature, top_p, min_p, repeat_penalty, length_penalty;
   std::vector<int32_t> image_positions;
   std::optional<int32_t> max_tokens, top_k, beams, no_repeat_ngram;
   std::optional<std::string> early_stopping;

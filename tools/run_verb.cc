@@ -156,11 +156,13 @@ SamplingParams ChooseSampling(const RunOptions& options, const SamplingParams& r
   sampling.top_k = recommended.top_k;
   sampling.top_p = recommended.top_p;
   sampling.repetition_penalty = recommended.repetition_penalty;
+  sampling.min_p = options.min_p.value_or(recommended.min_p);
   sampling.min_length = recommended.min_length;
+  sampling.min_new_tokens = recommended.min_new_tokens;
   sampling.forced_bos = recommended.forced_bos;
   sampling.forced_eos = recommended.forced_eos;
   sampling.no_repeat_ngram = options.no_repeat_ngram.value_or(recommended.no_repeat_ngram);
-  const bool filters = options.top_k || options.top_p || sampling.min_p > 0;
+  const bool filters = options.top_k || options.top_p || options.min_p.value_or(0) > 0;
   if (filters && sampling.temperature == 0) sampling.temperature = 1;
   sampling.temperature = options.temperature.value_or(sampling.temperature);
   sampling.top_k = options.top_k.value_or(sampling.top_k);

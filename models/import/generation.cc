@@ -125,6 +125,7 @@ absl::Status ReadLengths(const ConfigReader& reader, plan::GenerationT* generati
 absl::Status ReadSearch(const Settings& settings, plan::GenerationT* generation) {
   const ConfigReader& reader = settings.reader;
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_length", 0, &generation->min_length));
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_new_tokens", 0, &generation->min_new_tokens));
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "num_beams", 1, &generation->num_beams));
   QUIRE_RETURN_IF_ERROR(ReadCount(reader, "no_repeat_ngram_size", 0, &generation->no_repeat_ngram));
   QUIRE_ASSIGN_OR_RETURN(const double penalty,
@@ -150,6 +151,7 @@ absl::Status ReadSampling(const ConfigReader& reader, plan::GenerationT* generat
                          reader.GetBoolOr("do_sample", generation->do_sample));
   QUIRE_RETURN_IF_ERROR(read("temperature", 0, 100, &generation->temperature));
   QUIRE_RETURN_IF_ERROR(read("top_p", 0, 1, &generation->top_p));
+  QUIRE_RETURN_IF_ERROR(read("min_p", 0, 1, &generation->min_p));
   QUIRE_RETURN_IF_ERROR(read("repetition_penalty", 1e-3, 1e3, &generation->repetition_penalty));
   QUIRE_ASSIGN_OR_RETURN(int64_t top_k, reader.GetIntOr("top_k", generation->top_k));
   if (top_k < 0 || top_k > kMaxId) {

@@ -67,8 +67,6 @@ constexpr Neutral kNeutral[] = {
     {"forced_decoder_ids", "null"},
     {"guidance_scale", "1"},
     {"max_time", "null"},
-    {"min_new_tokens", "0"},
-    {"min_p", "0"},
     {"num_beam_groups", "1"},
     {"num_return_sequences", "1"},
     {"penalty_alpha", "0"},

@@ -116,6 +116,10 @@ TEST(TokenRulesTest, ForbidAndForce) {
   EXPECT_THAT(rules(20).forbidden, UnorderedElementsAre(kEnd, 2));
   params.min_length = 8;
   EXPECT_THAT(rules(20).forbidden, IsEmpty());
+  params.min_new_tokens = 8;
+  EXPECT_THAT(rules(20).forbidden, UnorderedElementsAre(kEnd, 2));
+  params.min_new_tokens = 7;
+  EXPECT_THAT(rules(20).forbidden, IsEmpty());
   params.forced_bos = 4;
   params.forced_eos = 2;
   EXPECT_EQ(rules(9).forced, -1);

@@ -35,12 +35,35 @@ class GenerationConfigTest(QuireTest):
             self.assertEqual(self.run_ids(), expected, key)
             self.assertEqual(self.run_ids(f"{flag}={int(flag == '--beams')}"), greedy, key)
 
+    def test_min_p_of_a_model_that_draws(self):
+        draws = dict(do_sample=True, temperature=3)
+        self.assertEqual(self.compile(**draws), [])
+        plain, expected = self.run_ids("--seed=5"), self.run_ids("--seed=5", "--min-p=0.7")
+        self.assertNotEqual(expected, plain)
+        self.assertEqual(self.compile(**draws, min_p=0.7), [])
+        self.assertEqual(self.run_ids("--seed=5"), expected)
+        self.assertEqual(self.run_ids("--seed=5", "--min-p=0"), plain)
+        self.assertEqual(self.compile(min_p=0.7), [])  # drawing is what it is of
+
+    def test_no_end_before_as_many_new_tokens(self):
+        self.compile()
+        first = int(self.run_ids().split(",")[0])
+        run = ("run", "model.qplan", PROMPT, "-n", "24", "--output=ids")
+        self.compile(eos_token_id=first)
+        out, _ = self.quire(*run)
+        self.assertLessEqual(len(out.split(",")), 1)
+        self.assertEqual(self.compile(eos_token_id=first, min_new_tokens=5), [])
+        out, _ = self.quire(*run)
+        ids = [int(id) for id in out.split(",")]
+        self.assertGreaterEqual(len(ids), 5)
+        self.assertNotIn(first, ids[:5])
+
     def test_what_is_not_honoured_is_said(self):
         keys = {
             "bad_words_ids": [[3]], "begin_suppress_tokens": [3], "constraints": ["x"], "diversity_penalty": 0.5,
             "dola_layers": "low", "encoder_no_repeat_ngram_size": 2, "encoder_repetition_penalty": 1.5,
             "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "exponential_decay_length_penalty": [5, 1.5],
-            "force_words_ids": [[3]], "guidance_scale": 2, "min_new_tokens": 3, "min_p": 0.1, "num_beam_groups": 2,
+            "force_words_ids": [[3]], "guidance_scale": 2, "num_beam_groups": 2,
             "num_return_sequences": 2, "penalty_alpha": 0.5, "prompt_lookup_num_tokens": 3,
             "renormalize_logits": True, "sequence_bias": [[[3], 1.5]], "stop_strings": ["x"],
             "suppress_tokens": [3, 4], "top_h": 0.5, "typical_p": 0.5, "watermarking_config": {"bias": 2},
@@ -56,7 +79,7 @@ class GenerationConfigTest(QuireTest):
             suppress_tokens=None, bad_words_ids=[], sequence_bias={}, guidance_scale=1.0, typical_p=1,
             encoder_no_repeat_ngram_size=0, encoder_repetition_penalty=1.0, epsilon_cutoff=0.0, eta_cutoff=0,
             num_beam_groups=1, diversity_penalty=0.0, renormalize_logits=False, num_return_sequences=1, top_h=None,
-            penalty_alpha=0, min_p=0.0, twist=None, use_cache=False, pad_token_id=0, temperature=1.0), [])
+            penalty_alpha=0, min_p=0.0, min_new_tokens=0, twist=None, use_cache=False, pad_token_id=0, temperature=1.0), [])
 
     def test_unknown_keys_are_said(self):
         self.assertEqual(self.compile(twist=[1, 2]),
