@@ -112,7 +112,6 @@ struct LinearBlocksRing {
         const int row_bytes = ByteOf(operands.k), left = ahead.part_end - ahead.k;
         const int data = left < kCopyK ? ByteOf(left) : kCopyData;
         const int64_t all = int64_t{operands.n} * row_bytes;
-        const uint32_t to = SharedAddress(packed) + copied * kCopyBytes;
 #pragma unroll
         for (int i = 0; i < (kWarpRows * kChunks + 31) / 32; ++i) {
           const int at = i * kWarpThreads + lane, r = at / kChunks, chunk = at % kChunks;
@@ -124,8 +123,16 @@ struct LinearBlocksRing {
           const int shift = static_cast<int>(from & 15);
           if (chunk * 16 >= shift + data) continue;
           const int64_t begin = from - shift + chunk * 16;
-          CopyAsync(to + r * kPitch + chunk * 16, weight + begin,
-                    begin + 16 <= all ? 16 : static_cast<int>(all - begin));
+          const int in_ring = copied * kCopyBytes + r * kPitch + chunk * 16;
+          if (begin + 16 > all) {
+            // The weight's last bytes, not beyond them; the warp meets before it reads.
+#pragma unroll 1
+            for (int j = 0; j < static_cast<int>(all - begin); ++j) {
+              packed[in_ring + j] = weight[begin + j];
+            }
+            continue;
+          }
+          CopyAsync(SharedAddress(packed) + in_ring, weight + begin);
         }
       }
       if (!ahead.done()) {
