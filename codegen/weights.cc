@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "ir/floats.h"
 #include "ir/plan_check.h"
 #include "ir/status.h"
 #include "ir/weight_scales.h"
@@ -55,14 +56,8 @@ absl::StatusOr<std::vector<float>> ReadScales(const plan::TensorT& scales,
                                               absl::Span<const uint8_t> bytes) {
   const DType dtype = *ParseDType(scales.dtype);
   std::vector<float> values(bytes.size() / static_cast<size_t>(InfoOf(dtype).block_bytes));
+  ReadFloats(dtype, bytes.data(), absl::MakeSpan(values));
   for (size_t i = 0; i < values.size(); ++i) {
-    uint16_t half;
-    if (dtype == DType::kF32) {
-      std::memcpy(&values[i], bytes.data() + 4 * i, 4);
-    } else {
-      std::memcpy(&half, bytes.data() + 2 * i, 2);
-      values[i] = dtype == DType::kF16 ? F16ToF32(half) : BF16ToF32(half);
-    }
     // Kernels multiply by 2^120 times it.
     if (!(std::fabs(values[i]) < 256)) {
       return absl::DataLossError(absl::StrCat("tensor ", scales.name, ": scale ", i, " is ",

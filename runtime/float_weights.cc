@@ -1,9 +1,9 @@
 #include "runtime/float_weights.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "ir/floats.h"
 #include "ir/plan_check.h"
 #include "ir/status.h"
 
@@ -23,14 +23,7 @@ absl::StatusOr<std::vector<float>> LoadFloats(const plan::WeightSlotT& slot,
   }
   const auto bytes = static_cast<size_t>(InfoOf(type.dtype).block_bytes);
   std::vector<float> values(loaded.bytes.size() / bytes);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint8_t* from = loaded.bytes.data() + i * bytes;
-    uint16_t bits;
-    std::memcpy(&bits, from, sizeof(bits));
-    if (type.dtype == DType::kF32) std::memcpy(&values[i], from, sizeof(float));
-    if (type.dtype == DType::kF16) values[i] = F16ToF32(bits);
-    if (type.dtype == DType::kBF16) values[i] = BF16ToF32(bits);
-  }
+  ReadFloats(type.dtype, loaded.bytes.data(), absl::MakeSpan(values));
   return values;
 }
 

@@ -1,6 +1,5 @@
 #include "tools/source_states.h"
 
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/types/span.h"
 #include "ir/dtype.h"
 #include "ir/file.h"
+#include "ir/floats.h"
 #include "ir/status.h"
 #include "ir/type.h"
 #include "models/import/safetensors.h"
@@ -40,17 +40,8 @@ absl::StatusOr<std::shared_ptr<const std::vector<float>>> ReadSourceStates(absl:
   }
   QUIRE_ASSIGN_OR_RETURN(const int64_t count, Product(absl::MakeConstSpan(tensor.extents)));
   QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  const uint8_t* from = file.bytes().data() + tensor.offset;
   std::vector<float> states(static_cast<size_t>(count));
-  for (size_t i = 0; i < states.size(); ++i) {
-    if (*tensor.dtype == DType::kF32) {
-      std::memcpy(&states[i], from + 4 * i, 4);
-      continue;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, from + 2 * i, 2);
-    states[i] = *tensor.dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
-  }
+  ReadFloats(*tensor.dtype, file.bytes().data() + tensor.offset, absl::MakeSpan(states));
   return std::make_shared<const std::vector<float>>(std::move(states));
 }
 
