@@ -77,6 +77,13 @@ std::optional<BuiltEntry> Decode(absl::string_view bytes) {
   return BuiltEntry{std::string(bytes.substr(log_bytes)), std::string(bytes.substr(0, log_bytes))};
 }
 
+// `included`: the texts of the headers that the source includes.
+std::string KeyOf(const CudaEntry& entry, absl::string_view included,
+                  absl::string_view architecture) {
+  return absl::StrCat("cuda ", architecture, " ", absl::StrJoin(Nvrtc::Options(), " "), "\n",
+                      "headers ", HashText(included), "\n", entry.source);
+}
+
 std::string VersionedKey(absl::string_view key, absl::string_view version) {
   return absl::StrCat("nvrtc ", version, "\n", key);
 }
@@ -86,18 +93,17 @@ constexpr absl::string_view kVersionsKey = "cuda: versions of nvrtc, the last fi
 }  // namespace
 
 std::string CudaBinaryKey(const CudaEntry& entry, absl::string_view architecture) {
-  return absl::StrCat("cuda ", architecture, " ", absl::StrJoin(Nvrtc::Options(), " "), "\n",
-                      "headers ", HashText(TextsOfIncluded(entry.source)), "\n", entry.source);
+  return KeyOf(entry, TextsOfIncluded(entry.source), architecture);
 }
 
 std::string CudaBinaryName(absl::string_view key) { return HashText(key); }
 
 // One text to be built, for every entry that has it.
 struct CudaKernelBuilder::Job {
-  enum class From { kNowhere, kPlan, kCache, kCompiler };
   const CudaEntry* entry = nullptr;
   std::string key;
-  From from = From::kNowhere;
+  size_t included_bytes = 0;
+  std::optional<Origin> from;  // null: from nowhere, and `status` says why
   bool late = false;
   absl::Status status;
   BuiltEntry built;
@@ -165,7 +171,7 @@ void CudaKernelBuilder::Run(Job& job) {
   Found found = Find(job.key);
   if (found.origin != Origin::kCompiler) {
     job.built = std::move(found.built);
-    job.from = found.origin == Origin::kPlan ? Job::From::kPlan : Job::From::kCache;
+    job.from = found.origin;
     return;
   }
   const absl::StatusOr<const Nvrtc*> nvrtc = Compiler();
@@ -176,7 +182,7 @@ void CudaKernelBuilder::Run(Job& job) {
                                                         options_.architecture, CudaKernelHeaders());
   job.status = binary.status();
   if (!binary.ok()) return;
-  job.from = Job::From::kCompiler;
+  job.from = Origin::kCompiler;
   job.built = {std::move(binary->cubin), std::move(binary->log)};
   cache_.Publish(VersionedKey(job.key, (*nvrtc)->version()), Encode(job.built)).IgnoreError();
 }
@@ -212,20 +218,20 @@ absl::StatusOr<std::vector<BuiltEntry>> CudaKernelBuilder::Build(
   std::vector<size_t> job_of;
   absl::flat_hash_map<std::string, size_t> by_key;
   for (const CudaEntry* entry : entries) {
-    std::string key = CudaBinaryKey(*entry, options_.architecture);
+    const std::string included = TextsOfIncluded(entry->source);
+    std::string key = KeyOf(*entry, included, options_.architecture);
     const auto [place, is_new] = by_key.emplace(key, jobs.size());
     job_of.push_back(place->second);
     if (!is_new) continue;
     jobs.emplace_back();
     jobs.back().entry = entry;
     jobs.back().key = std::move(key);
+    jobs.back().included_bytes = included.size();
   }
   std::atomic<size_t> next{0};
   // Long texts first, which take long: what is left for one thread at the end is short.
   std::vector<std::pair<size_t, size_t>> order;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    order.emplace_back(TextsOfIncluded(jobs[i].entry->source).size(), i);
-  }
+  for (size_t i = 0; i < jobs.size(); ++i) order.emplace_back(jobs[i].included_bytes, i);
   std::sort(order.rbegin(), order.rend());
   const auto work = [&] {
     for (size_t i = next++; i < jobs.size(); i = next++) Run(jobs[order[i].second]);
@@ -241,13 +247,13 @@ absl::StatusOr<std::vector<BuiltEntry>> CudaKernelBuilder::Build(
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Job& job : jobs) {
-      counters_.in_plan += job.from == Job::From::kPlan ? 1 : 0;
-      counters_.in_cache += job.from == Job::From::kCache ? 1 : 0;
-      counters_.compiled += job.from == Job::From::kCompiler ? 1 : 0;
-      counters_.missing += job.from == Job::From::kNowhere ? 1 : 0;
+      counters_.in_plan += job.from == Origin::kPlan ? 1 : 0;
+      counters_.in_cache += job.from == Origin::kCache ? 1 : 0;
+      counters_.compiled += job.from == Origin::kCompiler ? 1 : 0;
+      counters_.missing += !job.from.has_value() ? 1 : 0;
       counters_.late += job.late ? 1 : 0;
-      has_cached |= job.from == Job::From::kCache;
-      has_compiled |= job.from == Job::From::kCompiler;
+      has_cached |= job.from == Origin::kCache;
+      has_compiled |= job.from == Origin::kCompiler;
     }
     const std::chrono::duration<double, std::milli> taken =
         std::chrono::steady_clock::now() - begin;
