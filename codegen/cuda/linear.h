@@ -79,9 +79,13 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
 inline bool CudaLinearTakesMaps(CudaLinearConfig::Body body) {
   return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kWarpgroup;
 }
-// Whether it reads blocks; otherwise what is made of them.
-inline bool CudaLinearReadsBlocks(CudaLinearConfig::Body body) {
-  return body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kFew;
+// Whether a body reads a weight's blocks, and whether it reads elements that were made of them.
+inline bool CudaLinearReadsBlocks(const LinearSpec& spec, CudaLinearConfig::Body body) {
+  return IsBlockType(spec.weight) &&
+         (body == CudaLinearConfig::kNarrow || body == CudaLinearConfig::kFew);
+}
+inline bool CudaLinearReadsDequantized(const LinearSpec& spec, CudaLinearConfig::Body body) {
+  return IsBlockType(spec.weight) && !CudaLinearReadsBlocks(spec, body);
 }
 
 // Rows of the boxes in which such a body reads x.

@@ -53,10 +53,11 @@ class CudaLinear : public CudaKernel {
       entries_.push_back({kernel.entry, kernel.source, kernel.block_threads, kernel.shared_bytes});
     }
     dequantize_ = entries_.size();
-    const bool dequantizes = std::any_of(
-        kernels_.begin(), kernels_.end(),
-        [](const CudaLinearKernel& kernel) { return !CudaLinearReadsBlocks(kernel.config.body); });
-    if (IsBlockType(spec_.weight) && dequantizes) {
+    const bool dequantizes =
+        std::any_of(kernels_.begin(), kernels_.end(), [&](const CudaLinearKernel& kernel) {
+          return CudaLinearReadsDequantized(spec_, kernel.config.body);
+        });
+    if (dequantizes) {
       entries_.push_back(
           {kCudaDequantizeEntry, CudaDequantizeSource(spec_), kCudaDequantizeThreads});
     }
@@ -85,7 +86,7 @@ class CudaLinear : public CudaKernel {
     };
     Operands operands{{Kind::kOperand, 0}, {Kind::kOperand, 1}, {Kind::kOperand, places_.y}};
     const bool few = config.body == CudaLinearConfig::kFew;
-    if (IsBlockType(spec_.weight) && !CudaLinearReadsBlocks(config.body)) {
+    if (CudaLinearReadsDequantized(spec_, config.body)) {
       operands.weight = reserve(spec_.weight_rows() * spec_.k * 2);
       CudaLaunch dequantize;
       dequantize.entry = dequantize_;
@@ -131,7 +132,7 @@ class CudaLinear : public CudaKernel {
     if (CudaLinearTakesMaps(config.body)) {
       launch.tensor_maps = {{operands.x, rows, spec_.k, CudaLinearBoxRows(config, rows)}};
       launch.arguments = {{Kind::kTensorMap, 0}, operands.weight};
-      if (!IsBlockType(spec_.weight) || !CudaLinearReadsBlocks(config.body)) {
+      if (!CudaLinearReadsBlocks(spec_, config.body)) {
         launch.tensor_maps.push_back({operands.weight, spec_.weight_rows(), spec_.k,
                                       config.tile_rows, false, config.act && spec_.gated});
         launch.arguments[1] = {Kind::kTensorMap, 1};

@@ -69,7 +69,7 @@ size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKern
                         int64_t rows, int multiprocessors) {
   size_t first = 0;
   while (kernels[first].max_rows < rows) ++first;
-  if (IsBlockType(spec.weight) && !CudaLinearReadsBlocks(kernels[first].config.body)) {
+  if (CudaLinearReadsDequantized(spec, kernels[first].config.body)) {
     size_t few = 0;
     while (kernels[few].config.body == CudaLinearConfig::kFew) ++few;
     if (few > 0 && rows <= kMostPasses * kernels[few - 1].max_rows) return few - 1;

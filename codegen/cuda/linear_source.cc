@@ -120,7 +120,7 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
              "k});\n}\n";
     case CudaLinearConfig::kNarrow:
     case CudaLinearConfig::kWarpgroup: {
-      const bool blocks = IsBlockType(spec.weight) && CudaLinearReadsBlocks(body);
+      const bool blocks = CudaLinearReadsBlocks(spec, body);
       return absl::StrCat(
           "(const __grid_constant__ TensorMap x, ",
           blocks ? "const Element* weight" : "const __grid_constant__ TensorMap weight",
@@ -135,7 +135,7 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
 
 // Of the linears that a text for many rows serves.
 std::string SharedSpecText(LinearSpec spec, CudaLinearConfig::Body body) {
-  if (IsBlockType(spec.weight) && !CudaLinearReadsBlocks(body)) spec.weight = spec.x;
+  if (CudaLinearReadsDequantized(spec, body)) spec.weight = spec.x;
   const std::string text = SpecText(spec);
   const size_t types = text.find(" w="), residual = text.find(" residual=");
   return absl::StrCat("linear n=any k=any", text.substr(types, residual - types), " residual=any",
@@ -145,7 +145,7 @@ std::string SharedSpecText(LinearSpec spec, CudaLinearConfig::Body body) {
 // What the texts of all bodies have.
 std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const bool many = kernel.config.body != CudaLinearConfig::kFew;
-  const bool is_written = IsBlockType(spec.weight) && !CudaLinearReadsBlocks(kernel.config.body);
+  const bool is_written = CudaLinearReadsDequantized(spec, kernel.config.body);
   return absl::StrCat("using Element = ", ElementText(spec.x), ";\n",           //
                       "using Output = ", ElementText(spec.y), ";\n",            //
                       "constexpr int kGrain = ", CudaLinearGrain(spec.weight),  //
@@ -168,7 +168,7 @@ std::string FewText(const LinearSpec& spec) {
 
 // What one has that serves every n and k, with a residual or without.
 std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
-  const bool blocks = IsBlockType(spec.weight) && CudaLinearReadsBlocks(config.body);
+  const bool blocks = CudaLinearReadsBlocks(spec, config.body);
   return absl::StrCat("constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
                       "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n",
                       ActText(spec), blocks ? "#include \"linear_blocks_ring.cuh\"\n" : "",
