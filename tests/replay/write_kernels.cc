@@ -27,7 +27,11 @@ std::string ForgetHeaders() {
 
 absl::Status Write() {
   std::set<std::string> written;
-  std::string text = "#include \"tests/replay/emulated_calls.h\"\nnamespace quire::emulated {\n";
+  std::string text =
+      "#include \"tests/codegen/cuda_emulated_calls.h\"\n"
+      "#include \"tests/codegen/cuda_hopper_emulator.h\"\n"
+      "#include \"tests/replay/emulated_kernels.h\"\n"
+      "namespace quire::emulated {\n";
   std::string table;
   const auto add = [&](const CudaEntry& entry) {
     if (!written.insert(entry.source).second) return;
