@@ -35,6 +35,18 @@ constexpr TensorName kGgufNames[] = {
     {TensorRole::kRopeFactors, "rope_freqs"},
 };
 
+constexpr absl::string_view kFloatTypes = "f32, f16, bf16";
+
+// `more` goes on behind the type.
+absl::Status WrongElements(const Checkpoint& checkpoint, const TensorInfo& tensor,
+                           absl::string_view more, absl::string_view allowed) {
+  return WithLine(
+      WithLine(absl::UnimplementedError(absl::StrCat("tensor ", tensor.name, " has elements of ",
+                                                     DTypeText(*tensor.dtype), more)),
+               "from", checkpoint.path()),
+      "allowed", allowed);
+}
+
 absl::string_view NameOf(absl::Span<const TensorName> names, TensorRole role) {
   for (const TensorName& name : names) {
     if (name.role == role) return name.name;
@@ -103,11 +115,8 @@ absl::Status WeightsMap::Check(const WeightRequest& request, const TensorInfo* t
   const bool vector = request.extents.size() == 1;
   const bool lacks_scales = *tensor->dtype == DType::kF8E4M3;
   if (*tensor->dtype == DType::kI32 || lacks_scales || (vector && !IsFloat(*tensor->dtype))) {
-    return WithLine(WithLine(absl::UnimplementedError(absl::StrCat(
-                                 "tensor ", tensor->name, " has elements of ",
-                                 DTypeText(*tensor->dtype), lacks_scales ? " and no scales" : "")),
-                             "from", checkpoint_.path()),
-                    "allowed", vector ? "f32, f16, bf16" : "float and block types");
+    return WrongElements(checkpoint_, *tensor, lacks_scales ? " and no scales" : "",
+                         vector ? kFloatTypes : "float and block types");
   }
   return absl::OkStatus();
 }
@@ -156,11 +165,7 @@ Op* WeightsMap::KvScale(Builder& builder, absl::string_view value, const WeightR
   }
   status_ = checkpoint_.Require(tensor->name).status();
   if (status_.ok() && !IsFloat(*tensor->dtype)) {
-    status_ = WithLine(
-        WithLine(absl::UnimplementedError(absl::StrCat("tensor ", tensor->name, " has elements of ",
-                                                       DTypeText(*tensor->dtype))),
-                 "from", checkpoint_.path()),
-        "allowed", "f32, f16, bf16");
+    status_ = WrongElements(checkpoint_, *tensor, "", kFloatTypes);
   }
   if (!status_.ok()) return nullptr;
   Op*& op = made_[tensor->name];

@@ -155,7 +155,7 @@ absl::Status PairScales(TensorIndex* index) {
     }
     if (scales == nullptr) continue;
     const int64_t rows = tensor.extents[0], columns = tensor.extents[1];
-    const std::string from = absl::StrCat(index->files[static_cast<size_t>(tensor.file)]);
+    const std::string& from = index->files[static_cast<size_t>(tensor.file)];
     if (columns % kScaleBlock != 0) {
       return WithLine(WithLine(absl::UnimplementedError(absl::StrCat(
                                    "tensor ", tensor.name, ": rows of ", columns, " 8-bit floats")),
