@@ -22,11 +22,11 @@
 //   bias [hq,distances] f32 if bias, sinks [hq] f32 if sinks, tree [T,words] i32 if tree; or table
 //   [buckets,hq] of any floats if buckets
 //              outputs: y [T,hq,dv], of q's type x
-//   scales, there and in a row kernel's kv_append: one float, or one a head, that a device makes
-//   f32 [hkv] of when it loads them row        inputs: the function's arguments, then the KV layer
-//   of each kv_append in program order
+//   row        inputs: the function's arguments, then the KV layer of each kv_append in program
+//   order
 //              outputs: its returns, each [rows, ...]
-//
+// Scales, of attention and of a row kernel's kv_append, are one float, or one a head: a device
+// makes f32 [hkv] of them when it loads them.
 // A linear with norm or act computes what these launches would, to the bit:
 //   norm       a row kernel that computes the norm of x in f32 and rounds it to x's type
 //   product    (+ bias), rounded to y's type: n columns, 2n if gated

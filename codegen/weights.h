@@ -41,7 +41,7 @@ absl::StatusOr<SlotRows> RowsOfSlot(const plan::WeightSlotT& slot,
                                     absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
                                     const TensorReader& reader);
 
-// A whole tensor of rank 1 or more. An f8e4m3_128 that its file has as f8e4m3 gets its scales;
+// A whole tensor. An f8e4m3_128 that its file has as f8e4m3 gets its scales;
 // DATA_LOSS where one is none: not finite, or 256 or more.
 absl::StatusOr<SlotRows> RowsOfTensor(uint32_t tensor,
                                       absl::Span<const std::unique_ptr<plan::TensorT>> tensors,
