@@ -77,9 +77,15 @@ struct LinearNarrow {
                     kConsumers * kWarps * kTurnFloats * 4,
                 "what is read past the last stage");
 
-  // `turned` is the warp's own.
+  // Those of the next 16 rows of x come first: a loop over them is not unrolled, as texts take long
+  // to compile.
+  static DEVICE void NextTotals(float (&total)[kThreadSums]) {
+#pragma unroll
+    for (int i = 8; i < kThreadSums; ++i) total[i - 8] = total[i];
+  }
+  // `turned` is the warp's own; totals are lost.
   static DEVICE void StoreGated(const LinearOperands& operands, const typename Units::Place& at,
-                                int consumer, float* turned, const float (&total)[kThreadSums]) {
+                                int consumer, float* turned, float (&total)[kThreadSums]) {
     struct alignas(16) Eight {
       Output values[8];
     };
@@ -95,12 +101,12 @@ struct LinearNarrow {
       gated_bias = operands.bias[columns + n + lane / 4];
     }
     auto* rows = reinterpret_cast<Eight*>(turned);
-#pragma unroll
+#pragma unroll 1
     for (int begin = 0; begin < kTokens; begin += 16) {
 #pragma unroll
       for (int i = 0; i < 8; i += i % 2 == 0 ? 1 : 3) {
         rows[i / 4 * 8 + lane % 4 * 2 + i % 2].values[lane / 4] =
-            FinishAct(total[begin / 2 + i], bias, total[begin / 2 + i + 2], gated_bias);
+            FinishAct(total[i], bias, total[i + 2], gated_bias);
       }
       SyncWarp();
       const int token = at.token_begin + begin + lane;
@@ -108,21 +114,22 @@ struct LinearNarrow {
         *reinterpret_cast<Eight*>(operands.y + int64_t{token} * columns + n) = rows[lane];
       }
       SyncWarp();
+      NextTotals(total);
     }
   }
   static DEVICE void Store(const LinearOperands& operands, const typename Units::Place& at,
-                           int consumer, float* turned, const float (&total)[kThreadSums]) {
+                           int consumer, float* turned, float (&total)[kThreadSums]) {
     const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
     const int lane = threadIdx.x % kWarpThreads;
     const int in_tile = consumer * kGroupRows + warp * 16 + lane % 2 * 8;
     // Rows behind the tile's are another's.
     const int n = in_tile < kTileRows ? at.row_begin + in_tile : operands.n;
-#pragma unroll
+#pragma unroll 1
     for (int begin = 0; begin < kTokens; begin += 16) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = lane / 4 + i / 2 % 2 * 8;
-        turned[token * kTurnStride + row] = total[begin / 2 + i];
+        turned[token * kTurnStride + row] = total[i];
       }
       SyncWarp();
       float values[4][2];
@@ -131,6 +138,7 @@ struct LinearNarrow {
       for (int e = 0; e < 8; ++e) values[e / 2][e % 2] = of_token[e];
       StoreEight(operands, at.token_begin + begin + lane / 2, n, values);
       SyncWarp();
+      NextTotals(total);
     }
   }
 

@@ -116,24 +116,38 @@ struct LinearRing {
     give_up(before);
   }
 
+  // Where rows of x come from: of the first stages it is where they come to, until they do.
+  struct alignas(8) XNote {
+    int k, token_begin;
+  };
+  static DEVICE XNote& NoteOf(int stage) {
+    return *reinterpret_cast<XNote*>(SharedMemory() + stage * kStageBytes);
+  }
+
   // One thread: keeps the ring full.
   DEVICE void Produce(const LinearOperands& operands, const TensorMap& x_map,
                       const TensorMap& weight_map) const {
     WaitForWeight();
     const int full_bytes = FullBytes(operands);
     Cursor at;
-    at.Begin(operands);
-    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
-      ArriveExpecting(full(i), full_bytes);
-      CopyWeight(operands, i, weight_map, at);
+    at.Rewind(operands);
+    int first = 0;
+#pragma unroll 1
+    for (; first < kStages && at.Next(operands); ++first) {
+      ArriveExpecting(full(first), full_bytes);
+      CopyWeight(operands, first, weight_map, at);
+      NoteOf(first) = {at.k, at.token_begin};
     }
     AllowNextGrid();
+    FenceShared();
     WaitForPriorGrid();
-    at.Begin(operands);
-    for (int i = 0; i < kStages && !at.done(); ++i, at.NextStage(operands)) {
-      CopyBox(x(i), x_map, at.k, at.token_begin, full(i));
+#pragma unroll 1
+    for (int i = 0; i < first; ++i) {
+      const XNote note = NoteOf(i);
+      CopyBox(x(i), x_map, note.k, note.token_begin, full(i));
     }
-    for (Turn turn; !at.done(); turn.Next(), at.NextStage(operands)) {
+#pragma unroll 1
+    for (Turn turn; at.Next(operands); turn.Next()) {
       WaitForPhase(free(turn.stage), turn.parity);
       ArriveExpecting(full(turn.stage), full_bytes);
       CopyWeight(operands, turn.stage, weight_map, at);

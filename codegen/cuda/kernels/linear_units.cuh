@@ -65,17 +65,22 @@ struct LinearUnits {
     DEVICE int end_part() const { return whole() ? kParts : first_part() + kPieceParts; }
   };
 
-  // A place in the block's sequence of stages: unit after unit, in each part after part.
+  // A place in the block's sequence of stages: unit after unit, in each part after part. What finds
+  // a unit is long, so that a text is best with few calls of Next, which has all of it.
   struct Cursor {
     int unit, unit_count, part = 0, k = 0, part_end = 0;
-    int token_begin, row_begin;  // of the tile
+    int token_begin = 0, row_begin = 0;  // of the tile
 
-    // At the first stage that is not empty, from the block's first unit on.
-    DEVICE void Begin(const LinearOperands& operands) {
-      unit = blockIdx.x;
+    // Before the block's first stage: as if at the end of a unit before its first.
+    DEVICE void Rewind(const LinearOperands& operands) {
       unit_count = Count(operands);
-      if (done()) return;
-      EnterUnit(operands);
+      unit = static_cast<int>(blockIdx.x) - static_cast<int>(gridDim.x);
+      part = kParts;
+      k = part_end = 0;
+    }
+    // At the first stage that is not empty.
+    DEVICE void Begin(const LinearOperands& operands) {
+      Rewind(operands);
       SkipEmptyParts(operands);
     }
     DEVICE bool done() const { return unit >= unit_count; }
@@ -106,6 +111,11 @@ struct LinearUnits {
     DEVICE void NextStage(const LinearOperands& operands) {
       k += kStageK;
       SkipEmptyParts(operands);
+    }
+    // To the next stage; whether there is one.
+    DEVICE bool Next(const LinearOperands& operands) {
+      NextStage(operands);
+      return !done();
     }
   };
 };

@@ -223,12 +223,16 @@ struct LinearWarpgroup {
       // Those of a run are asked for while the one before it is stored.
       [[maybe_unused]] RunBiases biases[2];
       if constexpr (kHasBias) LoadBiases(biases[0], column);
-#pragma unroll
+      // An activation is long: of one there is a loop, and the next run's sums come first.
+      constexpr int kRunSums = kRunTiles * kTileSums;
+#pragma unroll(kHasAct ? 1 : kRuns)
       for (int run = 0; run < kRuns; ++run) {
-        float* sums = total + run * kRunTiles * kTileSums;
+        float* sums = total + (kHasAct ? 0 : run * kRunSums);
         if constexpr (kHasBias) {
-          if (run + 1 < kRuns) LoadBiases(biases[(run + 1) % 2], column + (run + 1) * kRunColumns);
-          AddBiases(sums, biases[run % 2]);
+          if (run + 1 < kRuns) LoadBiases(biases[1], column + (run + 1) * kRunColumns);
+          AddBiases(sums, biases[0]);
+#pragma unroll
+          for (int i = 0; i < kRunTiles * kHalves; ++i) biases[0][i] = biases[1][i];
         }
         SyncWarp();
         if (!kHasAct && operands.residual != nullptr) {
@@ -265,6 +269,10 @@ struct LinearWarpgroup {
         SyncWarp();
 #pragma unroll(kStoresEights ? kLaneChunks : 4)
         for (int i = 0; i < kLaneChunks; ++i) Store(run, i);
+        if constexpr (kHasAct) {
+#pragma unroll
+          for (int i = kRunSums; i < kThreadSums; ++i) total[i - kRunSums] = total[i];
+        }
       }
       SyncWarp();
     }
@@ -301,8 +309,11 @@ struct LinearWarpgroup {
                              uint32_t* flag) {
     WaitForPriorGrid();
     Turn turn;
-    const int unit_count = Units::Count(operands);
-    for (int number = blockIdx.x; number < unit_count; number += gridDim.x) {
+    const int stride = gridDim.x;
+    int number = blockIdx.x;
+    // Counted down: how many units there are would take one register more than there is.
+    for (int left = (Units::Count(operands) - number + stride - 1) / stride; left > 0;
+         --left, number += stride) {
       const typename Units::Unit unit(operands, number);
       Totals total(WarpBytes());
       Sums sum;
