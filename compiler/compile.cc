@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/lower.h"
 #include "compiler/row_wise.h"
 #include "ir/op.h"
@@ -97,6 +98,7 @@ absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target&
       RunPasses(compiled.lowered, options.passes, target, options.pipeline, &compiled.reports));
   auto select = [&]() -> absl::Status {
     QUIRE_ASSIGN_OR_RETURN(compiled.target, SelectKernels(compiled.lowered, tensors, target));
+    for (const PassDef* pass : options.passes) compiled.target.passes.push_back(pass->name);
     return absl::OkStatus();
   };
   QUIRE_RETURN_IF_ERROR(Timed("select-kernels", select, &compiled));
@@ -157,6 +159,14 @@ Target TargetOf(const plan::TargetT& target) {
     lowered_for.kv_dtype = ParseDType(layer->dtype).value_or(lowered_for.kv_dtype);
   }
   return lowered_for;
+}
+
+CompileOptions OptionsOf(const plan::TargetT& target) {
+  CompileOptions options;
+  if (target.passes.empty()) return options;
+  auto passes = ParsePassList(absl::StrJoin(target.passes, ","));
+  if (passes.ok()) options.passes = *std::move(passes);
+  return options;
 }
 
 absl::StatusOr<Module> RaisedModule(const plan::PlanT& plan) {

@@ -51,6 +51,10 @@ Target TargetFor(absl::string_view name, const TensorTable& tensors);
 // What `target` of a plan was lowered for.
 Target TargetOf(const plan::TargetT& target);
 
+// How `target` of a plan was lowered: its passes, or all where it does not say, or where this build
+// has others.
+CompileOptions OptionsOf(const plan::TargetT& target);
+
 // The module that a plan can be lowered from again. DATA_LOSS when its embedded IR is not valid in
 // this build.
 absl::StatusOr<Module> RaisedModule(const plan::PlanT& plan);

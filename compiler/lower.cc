@@ -88,7 +88,8 @@ class Lowering {
         kernels_(shared.kernels) {}
 
   absl::StatusOr<std::unique_ptr<plan::ProgramT>> Run() {
-    program_->name = func_.name();
+    program_->every_step = func_.name() == "encode_every_step";
+    program_->name = program_->every_step ? "encode" : func_.name();
     program_->ir = Print(func_);
     for (size_t i = 0; i < func_.args().size(); ++i) {
       const Op* arg = func_.args()[i].get();

@@ -200,6 +200,11 @@ Func* Module::Find(absl::string_view name) const {
   return nullptr;
 }
 
+Func* Module::Encoder() const {
+  Func* once = Find("encode");
+  return once != nullptr ? once : Find("encode_every_step");
+}
+
 Module Module::Clone() const {
   Module copy;
   for (const auto& func : funcs) copy.funcs.push_back(func->Clone());

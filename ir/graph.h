@@ -118,6 +118,8 @@ struct Module {
   std::vector<std::unique_ptr<Func>> funcs;
   // nullptr when there is none of that name.
   Func* Find(absl::string_view name) const;
+  // What runs over encoder inputs in a lowered module: @encode, or @encode_every_step.
+  Func* Encoder() const;
   Module Clone() const;
 };
 

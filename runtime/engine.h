@@ -44,6 +44,7 @@ struct EngineOptions {
 struct EngineModel {
   Program* program = nullptr;
   Program* encoder = nullptr;            // of a model with one; then Requests have a source
+  bool encodes_every_step = false;       // all that a step reads, instead of each input once
   const Tokenizer* tokenizer = nullptr;  // may be null: then prompts are ids
   int32_t vocabulary = 0;
   int64_t max_positions = 0;  // 0: any

@@ -27,7 +27,7 @@ struct Engine::Impl {
   absl::Status Step(std::vector<TokenEvent>* events);
   // Ends the sequences whose time is over.
   absl::Status EndLate(std::vector<TokenEvent>* events);
-  // Runs the encoder on the inputs of these sequences on which it did not run yet.
+  // Runs the encoder on the inputs of these sequences on which it did not run yet, or on all.
   absl::Status Encode(absl::Span<const ScheduledRows> scheduled);
   absl::Status EncodeSome(absl::Span<const EncoderCache::EntryId> entries);
   absl::Status Compute(absl::Span<const ScheduledRows> rows);

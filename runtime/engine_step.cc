@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "ir/status.h"
 #include "runtime/engine_impl.h"
 #include "runtime/token_rules.h"
@@ -90,10 +91,14 @@ absl::Status Engine::Impl::Step(std::vector<TokenEvent>* events) {
 
 absl::Status Engine::Impl::Encode(absl::Span<const ScheduledRows> scheduled) {
   std::vector<EncoderCache::EntryId> entries;
+  absl::flat_hash_set<EncoderCache::EntryId> of_this_step;
   int32_t rows = 0;
   for (const auto& [sequence, unused] : scheduled) {
-    if (!sequence->encoder.has_value() || encoder_cache->encoded(*sequence->encoder)) continue;
+    if (!sequence->encoder.has_value()) continue;
     const EncoderCache::EntryId entry = *sequence->encoder;
+    const bool is_due = model.encodes_every_step ? of_this_step.insert(entry).second
+                                                 : !encoder_cache->encoded(entry);
+    if (!is_due) continue;
     encoder_cache->set_encoded(entry);
     const auto more = static_cast<int32_t>(encoder_cache->input(entry).tokens());
     // An input goes as a whole, however long it is.

@@ -45,9 +45,12 @@ BeamParams RecommendedBeams(const plan::GenerationT& generation) {
   return beam;
 }
 
-bool HasProgram(const plan::TargetT& target, absl::string_view name) {
-  return std::any_of(target.programs.begin(), target.programs.end(),
-                     [&](const auto& program) { return absl::string_view(program->name) == name; });
+// nullptr when there is none.
+const plan::ProgramT* FindProgram(const plan::TargetT& target, absl::string_view name) {
+  for (const auto& program : target.programs) {
+    if (absl::string_view(program->name) == name) return program.get();
+  }
+  return nullptr;
 }
 
 ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
@@ -126,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
   const std::unique_ptr<WeightSource> weights =
       OpenWeights(impl->file, {.weights_dir = options.weights_dir});
   QUIRE_ASSIGN_OR_RETURN(impl->program, impl->device->Load(*target, kProgram, *weights));
-  if (HasProgram(*target, kEncoder)) {
+  if (FindProgram(*target, kEncoder) != nullptr) {
     QUIRE_ASSIGN_OR_RETURN(impl->encoder, impl->device->Load(*target, kEncoder, *weights));
   }
   impl->info = InfoOf(plan, impl->tokenizer.has_value() ? &*impl->tokenizer : nullptr);
@@ -161,7 +164,10 @@ absl::StatusOr<std::string> Model::Decode(absl::Span<const int32_t> ids, bool sk
 absl::StatusOr<std::unique_ptr<Engine>> Model::CreateEngine(const EngineOptions& options) const {
   EngineModel model;
   model.program = impl_->program.get();
-  model.encoder = impl_->encoder.get();
+  if (const plan::ProgramT* encoder = FindProgram(*impl_->target, kEncoder)) {
+    model.encoder = impl_->encoder.get();
+    model.encodes_every_step = encoder->every_step;
+  }
   model.tokenizer = tokenizer();
   model.vocabulary = impl_->info.vocabulary;
   model.max_positions = impl_->info.max_positions;

@@ -37,7 +37,7 @@ absl::StatusOr<Dumped> DumpPasses(const PlanFile& file, const DumpOptions& optio
   QUIRE_ASSIGN_OR_RETURN(Module module, Parse(file.plan().ir, "ir"));
   QUIRE_ASSIGN_OR_RETURN(
       CompiledTarget compiled,
-      CompileTarget(module, TargetOf(*target), CompileOptions(), file.plan().tensors));
+      CompileTarget(module, TargetOf(*target), OptionsOf(*target), file.plan().tensors));
   Dumped dumped;
   dumped.text = ExplainText(compiled.reports);
   dumped.json = ordered_json::array();

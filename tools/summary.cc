@@ -101,8 +101,9 @@ std::string PlanSummary(const plan::PlanT& plan) {
   for (const auto& target : plan.targets) {
     absl::StrAppendFormat(&text, "target     %s: %d kernels", target->name, target->kernels.size());
     for (const auto& program : target->programs) {
-      absl::StrAppendFormat(&text, ", %d launches %s", program->launches.size(),
-                            program->name == "step" ? "a step" : "to " + program->name);
+      absl::StrAppendFormat(&text, ", %d launches %s%s", program->launches.size(),
+                            program->name == "step" ? "a step" : "to " + program->name,
+                            program->every_step ? " in every step" : "");
     }
     absl::StrAppend(&text, ", values in ", target->activation.empty() ? "f32" : target->activation,
                     "\n");

@@ -117,7 +117,8 @@ absl::StatusOr<std::unique_ptr<LaunchVerifier>> LaunchVerifier::Create(const pla
   for (const auto& program : target.programs) {
     Lowered& lowered = verifier->programs_.emplace_back();
     lowered.program = program.get();
-    lowered.func = verifier->module_.Find(program->name);
+    lowered.func = program->name == "encode" ? verifier->module_.Encoder()
+                                             : verifier->module_.Find(program->name);
     if (lowered.func == nullptr) {
       return absl::DataLossError(absl::StrCat("the plan has no IR of program ", program->name));
     }

@@ -192,7 +192,7 @@ absl::StatusOr<reference::Tensor> Logits(const Module& module, const reference::
   reference::KvState cross;
   inputs.weights = weights;
   inputs.cross = &cross;
-  if (const Func* encode = module.Find("encode")) {
+  if (const Func* encode = module.Encoder()) {
     inputs.args = {{"ids", TensorOf(input.source)}, {"pos", Positions(input.source.size())}};
     if (const Op* states = encode->Find("states")) {
       inputs.args = {{"states", StatesOf(input.states, states->type)}};

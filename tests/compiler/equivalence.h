@@ -102,24 +102,30 @@ void ExpectStepsEqualTheWhole(const Func& definition, int64_t vocabulary, const 
   }
 }
 
-// The lowered IR, @step and perhaps @encode, interpreted over caches.
+// Fills `cross` by the lowered encoder.
+inline absl::Status Encode(const Func& definition, const Func& encode, int64_t vocabulary,
+                           reference::KvState* cross) {
+  reference::Inputs inputs;
+  inputs.weights = RandomWeights();
+  const std::vector<reference::Tensor> source = Source(definition, vocabulary);
+  if (source.size() == 1) {
+    inputs.args = {{"states", source[0]}};
+  } else {
+    inputs.args = {{"ids", source[0]}, {"pos", source[1]}};
+  }
+  inputs.cross = cross;
+  return reference::Interpret(encode, inputs).status();
+}
+
+// The lowered IR, @step and perhaps an encoder, interpreted over caches.
 inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Module& lowered,
                                             int64_t vocabulary) {
   reference::KvState kv, cross;
-  const Func* encode = lowered.Find("encode");
+  const Func* encode = lowered.Encoder();
   ASSERT_EQ(encode != nullptr, HasEncoder(definition));
-  if (encode != nullptr) {
-    reference::Inputs inputs;
-    inputs.weights = RandomWeights();
-    const std::vector<reference::Tensor> source = Source(definition, vocabulary);
-    if (source.size() == 1) {
-      inputs.args = {{"states", source[0]}};
-    } else {
-      inputs.args = {{"ids", source[0]}, {"pos", source[1]}};
-    }
-    inputs.cross = &cross;
-    const auto encoded = reference::Interpret(*encode, inputs);
-    ASSERT_TRUE(encoded.ok()) << encoded.status();
+  const bool once = encode != nullptr && encode->name() == "encode";
+  if (once) {
+    ASSERT_EQ(Encode(definition, *encode, vocabulary, &cross), absl::OkStatus());
   }
   ExpectStepsEqualTheWhole(
       definition, vocabulary,
@@ -128,6 +134,10 @@ inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Module
         inputs.args["rows"] = RowsOf(chunk);
         inputs.kv = &kv;
         if (encode != nullptr) inputs.cross = &cross;
+        if (encode != nullptr && !once) {
+          cross = {};
+          QUIRE_RETURN_IF_ERROR(Encode(definition, *encode, vocabulary, &cross));
+        }
         QUIRE_ASSIGN_OR_RETURN(auto results, reference::Interpret(*lowered.Find("step"), inputs));
         return results[0];
       });
@@ -137,13 +147,23 @@ inline void ExpectLoweredIrEqualsDefinition(const Func& definition, const Module
 inline void ExpectPlanEqualsDefinition(const Func& definition, const plan::TargetT& target,
                                        const TensorTable& tensors, int64_t vocabulary) {
   PlanExecutor executor(target, tensors, RandomWeights());
-  if (HasEncoder(definition)) {
+  const auto encodes = [&](bool every_step) {
+    return std::any_of(target.programs.begin(), target.programs.end(), [&](const auto& program) {
+      return program->name == "encode" && program->every_step == every_step;
+    });
+  };
+  if (encodes(/*every_step=*/false)) {
     ASSERT_EQ(executor.Encode(Source(definition, vocabulary)), absl::OkStatus());
   }
-  ExpectStepsEqualTheWhole(definition, vocabulary, [&](int64_t begin, const Chunk& chunk) {
-    reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
-    return executor.Step({inputs.args["ids"], inputs.args["pos"], RowsOf(chunk)});
-  });
+  ExpectStepsEqualTheWhole(
+      definition, vocabulary,
+      [&](int64_t begin, const Chunk& chunk) -> absl::StatusOr<reference::Tensor> {
+        if (encodes(/*every_step=*/true)) {
+          QUIRE_RETURN_IF_ERROR(executor.Encode(Source(definition, vocabulary)));
+        }
+        reference::Inputs inputs = TokenInputs(vocabulary, begin, chunk.first);
+        return executor.Step({inputs.args["ids"], inputs.args["pos"], RowsOf(chunk)});
+      });
 }
 
 // Logits of all chunks, one after another.

@@ -83,6 +83,27 @@ TEST_P(FamiliesTest, PlanEqualsTheDefinition) {
   testing::ExpectPlanEqualsDefinition(*module_.funcs[0], compiled_.target, tensors_, vocab_);
 }
 
+// Without split-cross-qkv and split-phases the encoder runs with every step, and means the same.
+TEST_P(FamiliesTest, PlansThatEncodeInEveryStepEqualTheDefinition) {
+  if (!testing::HasEncoder(*module_.funcs[0])) return;
+  CompileOptions options;
+  options.passes = *ParsePassList(
+      "recognise-attention,remove-kv-expansion,merge-projections,split-rows,cache-kv,"
+      "narrow-outputs,fuse");
+  Target f32;
+  f32.kv_dtype = DType::kF32;
+  for (const Target& target : {f32, TargetFor("cuda", tensors_)}) {
+    SCOPED_TRACE(target.name);
+    const auto compiled = CompileTarget(module_, target, options, tensors_);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    ASSERT_TRUE(compiled->target.programs[1]->every_step);
+    ExpectSpecsAreCanonicalAndChecked(compiled->target);
+    testing::ExpectPlanEqualsDefinition(*module_.funcs[0], compiled->target, tensors_, vocab_);
+    if (target.kv_dtype != DType::kF32) continue;  // the text rounds what caches keep
+    testing::ExpectLoweredIrEqualsDefinition(*module_.funcs[0], compiled->lowered, vocab_);
+  }
+}
+
 TEST_P(FamiliesTest, EveryAttentionIsRecognisedAndNoHeadIsRepeated) {
   const std::string text = Print(compiled_.lowered);
   for (absl::string_view gone : {"softmax", "matmul", "causal_mask", "alibi "}) {

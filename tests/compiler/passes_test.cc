@@ -109,6 +109,24 @@ TEST(SplitPhasesTest, SaysWhatItSavesAndWhyItDeclines) {
               HasSubstr("declined: there are no encoder inputs"));
 }
 
+TEST(SplitRowsTest, SaysWhatRunsInEveryStepAndLeavesTheRest) {
+  EXPECT_EQ(NotesOf("split_rows.qir", "split-rows"),
+            "split-rows %encode_every_step: runs in every step; multiply-adds for each encoder "
+            "token: 4096\n");
+  EXPECT_THAT(NotesOf("split_rows_declines.qir", "split-rows"),
+              HasSubstr("declined: %a: attention: reads %k, encoder rows, other than as K or V"));
+  EXPECT_EQ(NotesOf("cache_kv.qir", "split-rows"), "");
+  EXPECT_EQ(NotesOf("cache_kv_refuses.qir", "split-rows"), "");
+  const auto after = testing::Rewrite(
+      "func @step(%x: f32[T,2,8], %m: f32[S,2,8]) {\n"
+      "  %a = attention %x, %m, %m {scale=1} : f32[T,2,8]\n"
+      "  return %a\n}",
+      "split-phases,split-rows");
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_NE(after->module.Find("encode"), nullptr);
+  EXPECT_FALSE(after->reports[1].changed);
+}
+
 TEST(NarrowOutputsTest, SaysWhatItSaves) {
   const std::string notes = NotesOf("narrow_outputs.qir", "narrow-outputs");
   EXPECT_THAT(notes, HasSubstr("%y: multiply-adds for each row without logits: 4096 => 0\n"));

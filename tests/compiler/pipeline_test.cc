@@ -167,7 +167,7 @@ TEST(PassListTest, KnowsEveryPass) {
   EXPECT_EQ(
       list,
       "recognise-attention,remove-kv-expansion,split-cross-qkv,merge-projections,split-phases,"
-      "cache-kv,narrow-outputs,fuse");
+      "split-rows,cache-kv,narrow-outputs,fuse");
   absl::StatusOr<std::vector<const PassDef*>> passes = ParsePassList(list);
   ASSERT_TRUE(passes.ok());
   EXPECT_EQ(*passes, DefaultPasses());

@@ -98,12 +98,12 @@ TEST(RandomProgramsTest, APlanKeepsTheMeaningOfADecoder) {
   }
 }
 
-// Fewer passes are slower, not different: lowering does not count on any but split-phases,
-// cache-kv, narrow-outputs and fuse, and on recognise-attention, without which no kernel computes
-// attention.
+// Fewer passes are slower, not different: lowering does not count on any but split-rows (or
+// split-phases), cache-kv, narrow-outputs and fuse, and on recognise-attention, without which no
+// kernel computes attention.
 TEST(RandomProgramsTest, APlanWithoutOptionalPassesMeansTheSame) {
   CompileOptions options;
-  options.passes = *ParsePassList("recognise-attention,split-phases,cache-kv,narrow-outputs,fuse");
+  options.passes = *ParsePassList("recognise-attention,split-rows,cache-kv,narrow-outputs,fuse");
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     const Module definition = RandomModule(seed);

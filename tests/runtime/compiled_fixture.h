@@ -17,14 +17,17 @@ namespace quire::testing {
 
 class CompiledFixture {
  public:
-  // `path`: a model directory or a .gguf.
-  explicit CompiledFixture(const std::string& path, int page_tokens = 16) : model_path_(path) {
+  // `path`: a model directory or a .gguf. `passes`: "a,b"; empty: all.
+  explicit CompiledFixture(const std::string& path, int page_tokens = 16,
+                           absl::string_view passes = "")
+      : model_path_(path) {
     AssembleOptions options;
     options.model = path;
     options.plan_path = plan_path();
     options.targets.resize(1);
     options.targets[0].page_tokens = page_tokens;
     options.targets[0].kv_dtype = DType::kF32;
+    if (!passes.empty()) options.compile.passes = *ParsePassList(passes);
     auto assembled = AssemblePlan(options);
     EXPECT_TRUE(assembled.ok()) << assembled.status();
     if (!assembled.ok()) return;

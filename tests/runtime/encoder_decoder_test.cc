@@ -152,6 +152,46 @@ TEST_P(EncoderDecoderTest, SameBitsInAnyBatchAndWithPreemption) {
   EXPECT_EQ(crowded->scores, together->scores);
 }
 
+// Compiled without the passes that make the encoder run once, it runs in every step over the inputs
+// of that step's sequences: the same bits, beams and several lengths included.
+TEST_P(EncoderDecoderTest, EncodingInEveryStepGivesTheSameBits) {
+  const CompiledFixture compiled(testing::FixturePath(GetParam()), 4,
+                                 "recognise-attention,remove-kv-expansion,merge-projections,"
+                                 "split-rows,cache-kv,narrow-outputs,fuse");
+  const auto every_step = compiled.Open(2);
+  ASSERT_TRUE(every_step.ok()) << every_step.status();
+  std::vector<Request> requests = {Searches(fixture_, model_->info())[2]};
+  for (const int64_t length : {1, 7, 12}) {
+    Request request;
+    request.source_ids.assign(fixture_.source.begin(), fixture_.source.begin() + length);
+    request.max_tokens = 3 + static_cast<int32_t>(length);
+    request.ignore_eos = true;
+    request.samples = 2;
+    request.sampling.temperature = 1;
+    requests.push_back(request);
+  }
+  const absl::StatusOr<Outputs> once = RunTogether(*model_, requests);
+  ASSERT_TRUE(once.ok()) << once.status();
+  // Runs of the encoder are cut by the budget.
+  EngineOptions options;
+  options.step_tokens = 16;
+  const absl::StatusOr<Outputs> always = RunTogether(**every_step, requests, options);
+  ASSERT_TRUE(always.ok()) << always.status();
+  EXPECT_EQ(always->ids, once->ids);
+  EXPECT_EQ(always->scores, once->scores);
+  const auto source = static_cast<int64_t>(fixture_.source.size());
+  EXPECT_EQ(once->counters.encoded_tokens, source + 1 + 7 + 12);
+  // An input of one request takes part in as many steps as that computes tokens.
+  EXPECT_GE(always->counters.encoded_tokens, 4 * 1 + 10 * 7 + 15 * 12 + source);
+  EXPECT_LE(always->counters.encoded_tokens,
+            always->counters.steps * once->counters.encoded_tokens);
+
+  // One alone: every step of the search encodes its source once, however many beams there are.
+  const absl::StatusOr<Outputs> alone = RunTogether(**every_step, {requests[0]});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->counters.encoded_tokens, alone->counters.steps * source);
+}
+
 // Bytes of an encoder input: 2 x L x S x Hkv x D x dtype bytes, in whole pages, however many beams
 // and requests read it.
 TEST_P(EncoderDecoderTest, CrossPagesAreOfTheGroupedHeadsAndShared) {

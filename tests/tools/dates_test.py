@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """The demo model dates: an encoder-decoder from the command line."""
 import json
+import re
+import shutil
+import struct
 import sys
 
 import quire_test
 from quire_test import QuireTest, RESOURCE, UNSUPPORTED, USAGE
 
+WITHOUT_SPLITS = "recognise-attention,remove-kv-expansion,merge-projections,split-rows,cache-kv,narrow-outputs,fuse"
 HELD_OUT_SEED = 1_000_003  # of train_dates.py; transformers gets all of these dates right
 
 
@@ -112,6 +116,66 @@ class DatesTest(QuireTest):
             self.assertEqual(launched["encode"], ["cross_k_cross_v"])
         self.assertRegex(self.quire("dump", "dates.qplan", "--output=kernels")[0],
                          r"// kernel \d+, launches: \d+ in step \(%l0\.cross_q")
+
+    def write_packed(self):
+        """dates with one matrix for queries, keys and values of each cross-attention, as packed.qir and packed/."""
+        dates = quire_test.ROOT / "models/demo/dates"
+        (self.folder / "packed").mkdir()
+        for file in dates.glob("*.json"):
+            shutil.copy(file, self.folder / "packed")
+        data = (dates / "model.safetensors").read_bytes()
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        tensors = {}
+        for name, info in json.loads(data[8:begin]).items():
+            if name != "__metadata__":
+                tensors[name] = (info["dtype"], info["shape"], data[begin:][slice(*info["data_offsets"])])
+        ir = self.quire("dump", "dates.qplan", "--output=ir")[0]
+        for layer in range(2):
+            for kind, suffix in (("w", "weight"), ("b", "bias")):
+                parts = [tensors.pop(f"model.decoder.layers.{layer}.encoder_attn.{part}_proj.{suffix}") for part in "qkv"]
+                shape = [3 * parts[0][1][0], *parts[0][1][1:]]
+                tensors[f"packed.{layer}.{suffix}"] = ("F16", shape, b"".join(part[2] for part in parts))
+                ir = re.sub(rf"  %l{layer}\.cross_[kv]\.{kind} = .*\n", "", ir)
+                ir = re.sub(rf"  %l{layer}\.cross_q\.{kind} = .*", f"  %l{layer}.packed.{kind} = weight "
+                            f'{{name="packed.{layer}.{suffix}"}} : f16{str(shape).replace(" ", "")}', ir)
+            width = parts[0][1][0]
+            for number, part in enumerate("qkv"):
+                ir = re.sub(rf"(  %l{layer}\.cross_{part}) = linear (\S+), \S+, \S+ : f32\[([TS]),\d+\]",
+                            rf"\1x = linear \2, %l{layer}.packed.w, %l{layer}.packed.b : f32[\3,{3 * width}]\n"
+                            rf"\1 = slice %l{layer}.cross_{part}x {{axis=1, begin={number * width}, "
+                            rf"end={(number + 1) * width}}} : f32[\3,{width}]", ir)
+        (self.folder / "packed.qir").write_text(ir)
+        header, end = {}, 0
+        for name, (dtype, shape, content) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(content)]}
+            end += len(content)
+        text = json.dumps(header).encode()
+        (self.folder / "packed/model.safetensors").write_bytes(
+            struct.pack("<Q", len(text)) + text + b"".join(content for _, _, content in tensors.values()))
+
+    def test_packed_and_separate_projections_are_the_same(self):
+        self.write_packed()
+        sources = [f"--source={text}" for text in ("3/3/84", "the third of May, 1999", "Tuesday, 12 May 2015")]
+        expected = self.run_json(*sources, "--logprobs")
+        for name, more in (("packed", []), ("whole", [f"--passes={WITHOUT_SPLITS}"])):
+            plan = f"{name}.qplan"
+            self.quire("compile", "packed.qir", "--weights-dir=packed", "-o", plan, *more)
+            passes = self.quire("dump", plan, "--output=passes")[0]
+            self.assertEqual("split-cross-qkv @step: changed" in passes, not more)
+            out = json.loads(self.quire("run", plan, "--output=json", *sources, "--logprobs")[0])["results"]
+            self.assertEqual(out, expected, name)
+
+    def test_without_the_passes_the_encoder_runs_in_every_step(self):
+        self.quire("compile", quire_test.ROOT / "models/demo/dates", "-o", "slow.qplan",
+                   f"--passes={WITHOUT_SPLITS}")
+        self.assertIn("encode_every_step: runs in every step", self.quire("dump", "slow.qplan", "--output=passes")[0])
+        self.assertIn("launches to encode in every step", self.quire("dump", "slow.qplan")[0])
+        self.assertNotIn("in every step", self.quire("dump", "dates.qplan")[0])
+        sources = ["--source", "3/3/84", "--source", "the third of May, 1999", "--source", "Tuesday, 12 May 2015"]
+        self.assertEqual(self.quire("run", "slow.qplan", *sources)[0], self.quire("run", "dates.qplan", *sources)[0])
+        out, _ = self.quire("verify", "slow.qplan", "--steps=4")
+        self.assertNotIn("DIFFERS", out)
+        self.assertRegex(out, r"launches: ok: (\d+) of \1 launches")
 
     def test_the_plan_means_its_definition(self):
         out, _ = self.quire("verify", "dates.qplan", "--steps=4")
