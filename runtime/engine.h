@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -51,6 +52,7 @@ struct EngineModel {
   int64_t max_source = 0;     // likewise, of an encoder's input
   int32_t page_tokens = 0;
   std::vector<int32_t> eos_ids;
+  std::vector<std::string> stop;  // texts before which outputs end, unless they are beams
   int32_t decoder_start_id = -1;  // with an encoder: stands before prompts; -1: none
 };
 

@@ -47,7 +47,11 @@ Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
   sequence->prompt_tokens = static_cast<int32_t>(request->ids.size());
   if (ReadsCounts(request->sampling)) sequence->counts.AddPrompt(request->ids);
   if (model.tokenizer != nullptr) {
-    sequence->text.emplace(*model.tokenizer, request->ids, request->stop);
+    std::vector<std::string> stop = request->stop;
+    if (!request->ignore_eos && request->beam.beams == 1) {
+      stop.insert(stop.end(), model.stop.begin(), model.stop.end());
+    }
+    sequence->text.emplace(*model.tokenizer, request->ids, stop);
   }
   if (model.encoder != nullptr) {
     sequence->input = request->encoder_input(model.encoder->states_width());

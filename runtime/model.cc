@@ -1,6 +1,7 @@
 #include "runtime/model.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "runtime/device.h"
 #include "runtime/sampler.h"
 #include "runtime/tokenizer/tokenizer.h"
+#include "runtime/tokenizer/unicode.h"
 #include "runtime/weights.h"
 
 namespace quire {
@@ -33,6 +35,10 @@ SamplingParams RecommendedSampling(const plan::GenerationT& generation, int32_t 
   sampling.min_new_tokens = generation.min_new_tokens;
   sampling.forced_bos = generation.forced_bos_id;
   sampling.forced_eos = generation.forced_eos_id;
+  for (const int32_t id : generation.suppress_tokens) {
+    sampling.logit_bias.emplace_back(id, -std::numeric_limits<float>::infinity());
+  }
+  sampling.begin_suppressed = generation.begin_suppress_tokens;
   return CheckSampling(sampling, vocabulary).ok() ? sampling : SamplingParams();
 }
 
@@ -43,6 +49,15 @@ BeamParams RecommendedBeams(const plan::GenerationT& generation) {
   if (generation.early_stopping == "true") beam.stop = BeamParams::Stop::kEarly;
   if (generation.early_stopping == "never") beam.stop = BeamParams::Stop::kNever;
   return beam;
+}
+
+// Those that a text can hold.
+std::vector<std::string> StopStrings(const plan::GenerationT& generation) {
+  std::vector<std::string> stop;
+  for (const std::string& text : generation.stop_strings) {
+    if (!text.empty() && tokenizer::ValidUtf8Prefix(text) == text.size()) stop.push_back(text);
+  }
+  return stop;
 }
 
 // nullptr when there is none.
@@ -64,6 +79,7 @@ ModelInfo InfoOf(const plan::PlanT& plan, const Tokenizer* tokenizer) {
   if (plan.generation != nullptr) {
     info.bos_id = plan.generation->bos_id;
     info.eos_ids = plan.generation->eos_ids;
+    if (tokenizer != nullptr) info.stop = StopStrings(*plan.generation);
     info.chat_template = plan.generation->chat_template;
     info.sampling = RecommendedSampling(*plan.generation, info.vocabulary);
     info.beam = RecommendedBeams(*plan.generation);
@@ -175,6 +191,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Model::CreateEngine(const EngineOptions&
   model.decoder_start_id = impl_->info.decoder_start_id;
   model.page_tokens = impl_->target->page_tokens;
   model.eos_ids = impl_->info.eos_ids;
+  model.stop = impl_->info.stop;
   return Engine::Create(model, options);
 }
 

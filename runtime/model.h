@@ -53,6 +53,7 @@ struct ModelInfo {
   int32_t decoder_start_id = -1;
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;
+  std::vector<std::string> stop;  // likewise texts, of outputs that are no beams
   std::string chat_template;
   std::string device;  // "cpu: AMD EPYC, avx512-vnni, 2 threads"
   bool has_tokenizer = false;

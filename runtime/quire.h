@@ -34,7 +34,7 @@ extern "C" {
 /* Names of a C interface. NOLINTBEGIN(readability-identifier-naming) */
 
 /* Grows when functions or fields are added; nothing is ever taken away or reordered. */
-#define QUIRE_ABI_VERSION 5
+#define QUIRE_ABI_VERSION 6
 uint32_t quire_abi_version(void);
 
 typedef int32_t quire_status;
@@ -176,6 +176,9 @@ typedef struct quire_request {
   size_t source_image_count;
   /* Of the output, before which no end is chosen. */
   int32_t min_new_tokens;
+  /* Since version 6. Not chosen as the first of the output. */
+  const int32_t* begin_suppressed;
+  size_t begin_suppressed_count;
 } quire_request;
 
 enum { QUIRE_BEAM_STOP_EARLY = 0, QUIRE_BEAM_STOP_UNLIKELY = 1, QUIRE_BEAM_STOP_NEVER = 2 };
@@ -217,7 +220,8 @@ quire_status quire_engine_create(const quire_model* model, const quire_engine_op
                                  quire_engine** engine);
 void quire_engine_destroy(quire_engine* engine);
 
-/* Everything off or greedy, or as the model's author recommends when `model` is not NULL. */
+/* Everything off or greedy, or as the model's author recommends when `model` is not NULL; then
+ * logit_bias and begin_suppressed point to what the model has. */
 void quire_request_init(const quire_model* model, quire_request* request);
 /* `id` may be NULL. Copies what the request points to. */
 quire_status quire_engine_submit(quire_engine* engine, const quire_request* request, uint64_t* id);

@@ -16,6 +16,7 @@
 
 struct quire_model {
   std::unique_ptr<quire::Model> model;
+  std::vector<quire_logit_bias> logit_bias;  // of the sampling that the model's author recommends
 };
 
 struct quire_engine {
@@ -127,6 +128,9 @@ absl::StatusOr<quire::Request> RequestOf(const quire_request& given) {
   sampling.no_repeat_ngram = given.no_repeat_ngram;
   sampling.min_length = given.min_length;
   sampling.min_new_tokens = given.min_new_tokens;
+  QUIRE_ASSIGN_OR_RETURN(auto begin, Array(given.begin_suppressed, given.begin_suppressed_count,
+                                           "request: begin_suppressed"));
+  sampling.begin_suppressed.assign(begin.begin(), begin.end());
   sampling.forced_bos = given.forced_bos;
   sampling.forced_eos = given.forced_eos;
   request.beam.beams = given.beams;
@@ -188,7 +192,12 @@ quire_status quire_model_open(const char* plan_path, const quire_model_options* 
     model_options.weights_dir = std::string(TextOrEmpty(given.weights_dir));
     model_options.verify = given.verify != 0;
     QUIRE_ASSIGN_OR_RETURN(auto opened, quire::Model::Open(plan_path, model_options));
-    *model = new quire_model{std::move(opened)};
+    auto handle = std::make_unique<quire_model>();
+    for (const auto& [id, bias] : opened->info().sampling.logit_bias) {
+      handle->logit_bias.push_back({id, bias});
+    }
+    handle->model = std::move(opened);
+    *model = handle.release();
     return absl::OkStatus();
   });
 }
@@ -291,6 +300,10 @@ void quire_request_init(const quire_model* model, quire_request* request) {
   if (model != nullptr) {
     request->default_tokens = model->model->info().default_tokens;
     request->max_length = model->model->info().max_length;
+    request->logit_bias = model->logit_bias.data();
+    request->logit_bias_count = model->logit_bias.size();
+    request->begin_suppressed = sampling.begin_suppressed.data();
+    request->begin_suppressed_count = sampling.begin_suppressed.size();
   }
   request->samples = defaults.samples;
   request->temperature = sampling.temperature;

@@ -56,7 +56,7 @@ struct Request {
   SamplingParams sampling;
   BeamParams beam;
   std::vector<std::string> stop;  // a continuation ends before the first of these
-  std::vector<int32_t> stop_ids;  // and after one of these, beside the model's own
+  std::vector<int32_t> stop_ids;  // and after one of these, each beside the model's own
   bool ignore_eos = false;        // the model's own do not stop
   double timeout_s = 0;           // 0: none
 };

@@ -94,14 +94,19 @@ absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
       return Bad("logit_bias", bias, "up to 10000");
     }
   }
+  for (const int32_t id : params.begin_suppressed) {
+    if (id < 0 || id >= vocabulary) {
+      return Bad("begin_suppressed", id, absl::StrCat("tokens, 0 .. ", vocabulary - 1));
+    }
+  }
   return absl::OkStatus();
 }
 
 bool NeedsOnlyGreatest(const SamplingParams& params) {
   return params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty() &&
-         params.no_repeat_ngram == 0 && params.min_length == 0 && params.min_new_tokens == 0 &&
-         params.forced_bos < 0 && params.forced_eos < 0 && !params.logprobs &&
-         params.top_logprobs == 0;
+         params.begin_suppressed.empty() && params.no_repeat_ngram == 0 && params.min_length == 0 &&
+         params.min_new_tokens == 0 && params.forced_bos < 0 && params.forced_eos < 0 &&
+         !params.logprobs && params.top_logprobs == 0;
 }
 
 absl::StatusOr<int32_t> ChooseGreedily(const GreatestLogit& greatest) {

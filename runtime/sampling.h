@@ -38,6 +38,9 @@ struct SamplingParams {
   float repetition_penalty = 1;
   float presence_penalty = 0, frequency_penalty = 0;
   std::vector<std::pair<int32_t, float>> logit_bias;  // may be -infinity, which bans the token
+  // Not chosen as the first of the output, or, where that is forced_bos behind a prompt of one
+  // token, as the second.
+  std::vector<int32_t> begin_suppressed;
   int32_t no_repeat_ngram = 0;  // no run of so many tokens stands twice; 0: off
   int32_t min_length = 0;       // tokens, the prompt's included, before which no end is chosen
   int32_t min_new_tokens = 0;   // likewise of the output alone

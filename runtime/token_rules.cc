@@ -29,7 +29,12 @@ TokenRules RulesOf(const SamplingParams& params, const TokenHistory& history) {
   if (length < params.min_length || output_tokens < params.min_new_tokens) {
     rules.forbidden.insert(rules.forbidden.end(), history.eos_ids.begin(), history.eos_ids.end());
   }
-  if (length == 1 && history.prompt_tokens == 1) rules.forced = params.forced_bos;
+  const bool has_forced_bos = history.prompt_tokens == 1 && params.forced_bos >= 0;
+  if (output_tokens == (has_forced_bos ? 1 : 0)) {
+    rules.forbidden.insert(rules.forbidden.end(), params.begin_suppressed.begin(),
+                           params.begin_suppressed.end());
+  }
+  if (output_tokens == 0 && has_forced_bos) rules.forced = params.forced_bos;
   const bool is_last = output_tokens == history.max_tokens - 1;
   if (is_last && params.forced_eos >= 0) rules.forced = params.forced_eos;
   return rules;

@@ -142,6 +142,9 @@ absl::StatusOr<Dumped> DumpMetadata(const PlanFile& file, const DumpOptions&) {
                           {"num_beams", generation.num_beams},
                           {"length_penalty", generation.length_penalty},
                           {"early_stopping", generation.early_stopping},
+                          {"stop_strings", generation.stop_strings},
+                          {"suppress_tokens", generation.suppress_tokens},
+                          {"begin_suppress_tokens", generation.begin_suppress_tokens},
                           {"chat_template", generation.chat_template}};
   }
   const auto config = ordered_json::parse(plan.model->config, nullptr, false);

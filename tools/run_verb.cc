@@ -161,6 +161,8 @@ SamplingParams ChooseSampling(const RunOptions& options, const SamplingParams& r
   sampling.min_new_tokens = recommended.min_new_tokens;
   sampling.forced_bos = recommended.forced_bos;
   sampling.forced_eos = recommended.forced_eos;
+  sampling.logit_bias = recommended.logit_bias;
+  sampling.begin_suppressed = recommended.begin_suppressed;
   sampling.no_repeat_ngram = options.no_repeat_ngram.value_or(recommended.no_repeat_ngram);
   const bool filters = options.top_k || options.top_p || options.min_p.value_or(0) > 0;
   if (filters && sampling.temperature == 0) sampling.temperature = 1;
@@ -302,6 +304,10 @@ absl::Status Run(RunOptions& options) {
   const SamplingParams sampling = ChooseSampling(options, info.sampling);
   const BeamParams beam = ChooseBeams(options, info.beam, sampling);
   QUIRE_RETURN_IF_ERROR(CheckFlags(options, info, sampling, beam));
+  if (beam.beams > 1 && !info.stop.empty() && !options.ignore_eos) {
+    progress.Clear();
+    std::fputs("note: the model's stop strings do not end beams\n", stderr);
+  }
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
   absl::StatusOr<std::unique_ptr<Engine>> engine = session.model->CreateEngine(options.engine);

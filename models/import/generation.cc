@@ -137,6 +137,45 @@ absl::Status ReadSearch(const Settings& settings, plan::GenerationT* generation)
   return ReadEarlyStopping(settings, generation);
 }
 
+// A string, or a list of them.
+absl::Status ReadStopStrings(const Settings& settings, plan::GenerationT* generation) {
+  constexpr absl::string_view kKey = "stop_strings";
+  const ConfigReader& reader = settings.reader;
+  if (!reader.Has(kKey)) return absl::OkStatus();
+  if (settings.object->find("stop_strings")->is_string()) {
+    QUIRE_ASSIGN_OR_RETURN(std::string one, reader.GetString(kKey));
+    generation->stop_strings.push_back(std::move(one));
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(generation->stop_strings, reader.GetStrings(kKey));
+  }
+  for (const std::string& text : generation->stop_strings) {
+    if (text.empty()) return reader.Refuse(kKey, "has an empty one", "texts of a byte or more");
+  }
+  return absl::OkStatus();
+}
+
+// Those of the vocabulary: others are never chosen. -1 is how some files say "none".
+absl::Status ReadTokens(const ConfigReader& reader, absl::string_view key, int64_t vocabulary,
+                        std::vector<int32_t>* ids) {
+  if (!reader.Has(key)) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<int64_t> values, reader.GetInts(key));
+  for (const int64_t value : values) {
+    if (value < -1) return reader.Refuse(key, "has what is no token id", "ids from 0 on");
+    if (value >= 0 && value < vocabulary) ids->push_back(static_cast<int32_t>(value));
+  }
+  return absl::OkStatus();
+}
+
+// What no output has, at its begin or anywhere, and what ends it.
+absl::Status ReadSuppressed(const Settings& settings, int64_t vocabulary,
+                            plan::GenerationT* generation) {
+  QUIRE_RETURN_IF_ERROR(ReadStopStrings(settings, generation));
+  QUIRE_RETURN_IF_ERROR(
+      ReadTokens(settings.reader, "suppress_tokens", vocabulary, &generation->suppress_tokens));
+  return ReadTokens(settings.reader, "begin_suppress_tokens", vocabulary,
+                    &generation->begin_suppress_tokens);
+}
+
 absl::Status ReadSampling(const ConfigReader& reader, plan::GenerationT* generation) {
   auto read = [&reader](absl::string_view key, double low, double high,
                         float* value) -> absl::Status {
@@ -208,6 +247,7 @@ absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint
   QUIRE_RETURN_IF_ERROR(ReadLengths(settings.reader, generation));
   QUIRE_RETURN_IF_ERROR(ReadSearch(settings, generation));
   QUIRE_RETURN_IF_ERROR(ReadSampling(settings.reader, generation));
+  QUIRE_RETURN_IF_ERROR(ReadSuppressed(settings, vocabulary, generation));
   for (std::string& note : UnhonouredKeys(settings.reader, *settings.object, is_own)) {
     imported.notes.push_back(std::move(note));
   }
@@ -215,6 +255,10 @@ absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint
     imported.notes.push_back(absl::StrCat("num_beams=", generation->num_beams, " of ",
                                           settings.reader.file(),
                                           " is not honoured beside do_sample=true"));
+  } else if (!generation->stop_strings.empty() && generation->num_beams > 1) {
+    imported.notes.push_back(absl::StrCat(
+        "stop_strings of ", settings.reader.file(),
+        " do not end beams, of which num_beams=", generation->num_beams, " asks for some"));
   }
   return imported;
 }

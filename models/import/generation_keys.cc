@@ -53,7 +53,6 @@ struct Neutral {
 constexpr Neutral kNeutral[] = {
     {"assistant_early_exit", "null"},
     {"bad_words_ids", "null"},
-    {"begin_suppress_tokens", "null"},
     {"constraints", "null"},
     {"diversity_penalty", "0"},
     {"dola_layers", "null"},
@@ -73,8 +72,6 @@ constexpr Neutral kNeutral[] = {
     {"prompt_lookup_num_tokens", "null"},
     {"renormalize_logits", "false"},
     {"sequence_bias", "null"},
-    {"stop_strings", "null"},
-    {"suppress_tokens", "null"},
     {"token_healing", "false"},
     {"top_h", "null"},
     {"typical_p", "1"},

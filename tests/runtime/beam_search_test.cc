@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/sampler.h"
 
 namespace quire {
 namespace {
@@ -126,6 +127,31 @@ TEST(TokenRulesTest, ForbidAndForce) {
   EXPECT_EQ(rules(8).forced, 2);
   const std::vector<int32_t> start = {9};
   EXPECT_EQ(RulesOf(params, {start, 1, 5, ends}).forced, 4);
+}
+
+// The first of an output, as transformers counts it: a forced one is not suppressed.
+TEST(TokenRulesTest, SuppressAtTheBegin) {
+  SamplingParams params;
+  params.begin_suppressed = {3, 7};
+  const std::vector<int32_t> ids = {5, 6, 8, 9};
+  const auto forbidden = [&](size_t length, int32_t prompt_tokens) {
+    return RulesOf(params, {absl::MakeConstSpan(ids).first(length), prompt_tokens, 9, {}})
+        .forbidden;
+  };
+  EXPECT_THAT(forbidden(2, 2), UnorderedElementsAre(3, 7));
+  EXPECT_THAT(forbidden(1, 1), UnorderedElementsAre(3, 7));
+  EXPECT_THAT(forbidden(3, 2), IsEmpty());
+  params.forced_bos = 4;
+  EXPECT_THAT(forbidden(1, 1), IsEmpty());
+  EXPECT_THAT(forbidden(2, 1), UnorderedElementsAre(3, 7));
+  EXPECT_THAT(forbidden(3, 1), IsEmpty());
+  EXPECT_THAT(forbidden(2, 2), UnorderedElementsAre(3, 7));
+  EXPECT_FALSE(NeedsOnlyGreatest(params));
+  params = {};
+  params.begin_suppressed = {20};
+  EXPECT_TRUE(CheckSampling(params, 21).ok());
+  EXPECT_THAT(std::string(CheckSampling(params, 20).message()),
+              ::testing::HasSubstr("begin_suppressed=20"));
 }
 
 }  // namespace

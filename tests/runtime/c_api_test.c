@@ -192,6 +192,15 @@ static void TestEncoder(const char* plan) {
   request.source_ids = many;
   request.source_id_count = 100;
   EXPECT(quire_engine_submit(engine, &request, &id) == QUIRE_RESOURCE_EXHAUSTED);
+  quire_request_init(model, &request);
+  EXPECT(request.begin_suppressed_count == 0 && request.logit_bias_count == 0);
+  request.source = "3/3/84";
+  request.source_bytes = strlen(request.source);
+  const int32_t no_token = -5;
+  request.begin_suppressed = &no_token;
+  request.begin_suppressed_count = 1;
+  EXPECT(quire_engine_submit(engine, &request, &id) == QUIRE_INVALID_ARGUMENT);
+  EXPECT(strstr(quire_last_error(), "begin_suppressed=-5") != NULL);
   quire_engine_destroy(engine);
   quire_model_close(model);
 }

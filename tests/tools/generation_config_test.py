@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What of a model's generation_config.json is acted on, and that the rest is said."""
 import json
+import shutil
 
 import quire_test
 from checkpoints import write_llama
@@ -58,15 +59,61 @@ class GenerationConfigTest(QuireTest):
         self.assertGreaterEqual(len(ids), 5)
         self.assertNotIn(first, ids[:5])
 
+    def test_suppressed_tokens(self):
+        self.compile()
+        plain = self.run_ids().split()
+        self.assertEqual(self.compile(suppress_tokens=[int(plain[0]), int(plain[1]), -1, 999]), [])
+        ids = self.run_ids().split()
+        self.assertNotIn(plain[0], ids)
+        self.assertNotIn(plain[1], ids)
+        beams = self.run_ids("--beams=3").split()
+        self.assertNotIn(plain[0], beams)
+        self.assertEqual(self.compile(begin_suppress_tokens=[int(plain[0])]), [])
+        begun = self.run_ids().split()
+        self.assertNotEqual(begun[0], plain[0])
+        # Of a prompt that ends with it the rest may have it again.
+        out, _ = self.quire("run", "model.qplan", f"{PROMPT},{plain[0]}", "-n", "23", "--ignore-eos", "--output=ids")
+        self.assertNotEqual(out.split()[0], plain[0])
+        for key in ("suppress_tokens", "begin_suppress_tokens"):
+            self.write(**{key: [-2]})
+            self.assertIn(f"{key}=", self.error("compile", "model", "-o", "x.qplan", code=UNSUPPORTED))
+
+    def test_stop_strings(self):
+        story = quire_test.ROOT / "models/demo/story"
+        (self.folder / "story").mkdir()
+        for file in story.iterdir():
+            shutil.copy(file, self.folder / "story")
+        config = json.loads((story / "generation_config.json").read_text())
+
+        def compile_with(**keys):
+            (self.folder / "story/generation_config.json").write_text(json.dumps(config | keys))
+            return self.quire("compile", "story", "-o", "story.qplan", "--force")[1]
+
+        def run(*flags):
+            return self.quire("run", "story.qplan", "-p", "Once upon a time", "-n", "40", *flags)
+
+        compile_with()
+        whole = run()[0].rstrip("\n")
+        word = whole.split()[3]
+        before = whole[:whole.index(word)]
+        for value in (word, [word], ["\u2603", word]):
+            self.assertNotIn("note", compile_with(stop_strings=value))
+            self.assertEqual(run()[0].rstrip("\n"), before)
+        self.assertEqual(run("--stop", whole.split()[1])[0].rstrip("\n"), whole[:whole.index(whole.split()[1])])
+        self.assertEqual(run("--ignore-eos")[0].rstrip("\n"), whole)
+        self.assertIn("note: the model's stop strings do not end beams", run("--beams=2")[1])
+        self.assertIn("do not end beams", compile_with(stop_strings=word, num_beams=2))
+        (self.folder / "story/generation_config.json").write_text(json.dumps({"stop_strings": ["x", ""]}))
+        self.assertIn("stop_strings=", self.error("compile", "story", "-o", "x.qplan", code=UNSUPPORTED))
+
     def test_what_is_not_honoured_is_said(self):
         keys = {
-            "bad_words_ids": [[3]], "begin_suppress_tokens": [3], "constraints": ["x"], "diversity_penalty": 0.5,
+            "bad_words_ids": [[3]], "constraints": ["x"], "diversity_penalty": 0.5,
             "dola_layers": "low", "encoder_no_repeat_ngram_size": 2, "encoder_repetition_penalty": 1.5,
             "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "exponential_decay_length_penalty": [5, 1.5],
             "force_words_ids": [[3]], "guidance_scale": 2, "num_beam_groups": 2,
             "num_return_sequences": 2, "penalty_alpha": 0.5, "prompt_lookup_num_tokens": 3,
-            "renormalize_logits": True, "sequence_bias": [[[3], 1.5]], "stop_strings": ["x"],
-            "suppress_tokens": [3, 4], "top_h": 0.5, "typical_p": 0.5, "watermarking_config": {"bias": 2},
+            "renormalize_logits": True, "sequence_bias": [[[3], 1.5]], "top_h": 0.5, "typical_p": 0.5, "watermarking_config": {"bias": 2},
         }
         notes = self.compile(**keys, use_cache=True, transformers_version="5.0", output_scores=True)
         self.assertEqual(len(notes), len(keys), notes)
@@ -90,9 +137,9 @@ class GenerationConfigTest(QuireTest):
                          ["num_beams=2 of model/generation_config.json is not honoured beside do_sample=true"])
 
     def test_settings_of_files_before_generation_config(self):
-        write_llama(self.folder / "model", suppress_tokens=[3])
+        write_llama(self.folder / "model", bad_words_ids=[[3]])
         _, err = self.quire("compile", "model", "-o", "model.qplan")
-        self.assertRegex(err, r"(?m)^note +suppress_tokens=an array of 1 of model/config\.json is not honoured$")
+        self.assertRegex(err, r"(?m)^note +bad_words_ids=an array of 1 of model/config\.json is not honoured$")
 
     def test_ids_outside_the_vocabulary(self):
         value = 48
