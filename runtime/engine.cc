@@ -4,7 +4,9 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "ir/guarded.h"
 #include "ir/plan_check.h"
 #include "ir/status.h"
 #include "runtime/device.h"
@@ -97,13 +99,20 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
     *ids = *std::move(encoded);
     return absl::OkStatus();
   };
-  QUIRE_RETURN_IF_ERROR(encode(request->source, request->add_special, &request->source_ids));
-  // A model that reads states has a prompt like any other.
+  if (!request->source.empty()) {
+    QUIRE_RETURN_IF_ERROR(encode(request->source, request->add_special, &request->source_ids));
+  }
+  // A model that reads states has a prompt like any other. Of an empty text there are the tokens
+  // that stand around every text.
   if (model.encoder == nullptr || model.encoder->states_width() > 0) {
-    return encode(request->text, request->add_special, &request->ids);
+    const bool is_nothing = request->text.empty() && model.tokenizer == nullptr;
+    return is_nothing ? absl::OkStatus()
+                      : encode(request->text, request->add_special, &request->ids);
   }
   const bool has_ids = !request->ids.empty();
-  QUIRE_RETURN_IF_ERROR(encode(request->text, /*add_special=*/false, &request->ids));
+  if (!request->text.empty()) {
+    QUIRE_RETURN_IF_ERROR(encode(request->text, /*add_special=*/false, &request->ids));
+  }
   if (!has_ids || request->add_special) BeginDecoder(model, /*is_text=*/!has_ids, request);
   return absl::OkStatus();
 }
@@ -112,6 +121,11 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineModel& model,
                                                        const EngineOptions& options) {
+  return Guarded([&] { return Impl::Create(model, options); });
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Impl::Create(const EngineModel& model,
+                                                             const EngineOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckOptions(options));
   // With an encoder, one half is for what it leaves.
   const int64_t shares = model.encoder == nullptr ? 1 : 2;
@@ -155,27 +169,30 @@ Engine::~Engine() = default;
 
 absl::StatusOr<RequestId> Engine::Submit(Request request) {
   QUIRE_RETURN_IF_ERROR(impl_->failure);
-  const EngineModel& model = impl_->model;
+  return Guarded([&] { return impl_->Submit(std::move(request)); });
+}
+
+absl::StatusOr<RequestId> Engine::Impl::Submit(Request request) {
   QUIRE_RETURN_IF_ERROR(Tokenise(model, &request));
   RequestLimits limits;
   limits.vocabulary = model.vocabulary;
   limits.more_ids = model.program->more_ids();
   limits.max_positions = model.max_positions;
-  limits.cache_tokens = int64_t{impl_->cache.total_pages()} * impl_->cache.page_tokens();
-  limits.max_sequences = impl_->options.max_sequences;
+  limits.cache_tokens = int64_t{cache.total_pages()} * cache.page_tokens();
+  limits.max_sequences = options.max_sequences;
   limits.has_tokenizer = model.tokenizer != nullptr;
-  limits.page_tokens = impl_->cache.page_tokens();
-  if (impl_->encoder_cache != nullptr) {
+  limits.page_tokens = cache.page_tokens();
+  if (encoder_cache != nullptr) {
     limits.has_encoder = true;
     limits.max_source = model.max_source;
     limits.states_width = model.encoder->states_width();
-    limits.encoder_tokens =
-        int64_t{impl_->encoder_cache->total_pages()} * impl_->encoder_cache->page_tokens();
+    limits.encoder_tokens = int64_t{encoder_cache->total_pages()} * encoder_cache->page_tokens();
   }
   QUIRE_RETURN_IF_ERROR(CheckRequest(limits, &request));
-  const RequestId id = impl_->next_request++;
+  const RequestId id = next_request++;
   Sequence* sequence =
-      impl_->NewSequence(id, /*sample=*/0, std::make_shared<const Request>(std::move(request)));
+      NewSequence(id, /*sample=*/0, std::make_shared<const Request>(std::move(request)));
+  auto undo = absl::MakeCleanup([this] { sequences.pop_back(); });
   const double timeout_s = sequence->request->timeout_s;
   // Ten years are forever, and do not overflow the clock.
   if (timeout_s > 0 && timeout_s < 3e8) {
@@ -192,19 +209,24 @@ absl::StatusOr<RequestId> Engine::Submit(Request request) {
   } else {
     sequence->forks_due = sequence->request->samples - 1;
   }
-  impl_->scheduler.Add(sequence);
+  scheduler.Add(sequence);
+  std::move(undo).Cancel();
   return id;
 }
 
 absl::Status Engine::Cancel(RequestId request) {
+  return Guarded([&] { return impl_->Cancel(request); });
+}
+
+absl::Status Engine::Impl::Cancel(RequestId request) {
   bool is_known = false;
-  const std::vector<Sequence*> sequences = impl_->SequencesOf(request);
-  if (!sequences.empty() && sequences[0]->beams != nullptr) {
-    return impl_->EndBeams(sequences, FinishReason::kCancelled, "", &impl_->due_events);
+  const std::vector<Sequence*> found = SequencesOf(request);
+  if (!found.empty() && found[0]->beams != nullptr) {
+    return EndBeams(found, FinishReason::kCancelled, "", &due_events);
   }
-  for (Sequence* sequence : sequences) {
+  for (Sequence* sequence : found) {
     is_known = true;
-    QUIRE_RETURN_IF_ERROR(impl_->End(sequence, FinishReason::kCancelled, "", &impl_->due_events));
+    QUIRE_RETURN_IF_ERROR(End(sequence, FinishReason::kCancelled, "", &due_events));
   }
   if (is_known) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -215,7 +237,7 @@ bool Engine::idle() const { return impl_->sequences.empty() && impl_->due_events
 
 absl::Status Engine::Step(std::vector<TokenEvent>* events) {
   QUIRE_RETURN_IF_ERROR(impl_->failure);
-  impl_->failure = impl_->Step(events);
+  impl_->failure = Guarded([&] { return impl_->Step(events); });
   return impl_->failure;
 }
 

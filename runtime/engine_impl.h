@@ -27,6 +27,10 @@ struct Engine::Impl {
   absl::Status Step(std::vector<TokenEvent>* events);
   // Ends the sequences whose time is over.
   absl::Status EndLate(std::vector<TokenEvent>* events);
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineModel& model,
+                                                        const EngineOptions& options);
+  absl::StatusOr<RequestId> Submit(Request request);
+  absl::Status Cancel(RequestId request);
   // Runs the encoder on the inputs of these sequences on which it did not run yet, or on all.
   absl::Status Encode(absl::Span<const ScheduledRows> scheduled);
   absl::Status EncodeSome(absl::Span<const EncoderCache::EntryId> entries);

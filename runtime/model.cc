@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/plan_check.h"
+#include "ir/guarded.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
 #include "runtime/device.h"
@@ -106,6 +107,9 @@ absl::Status NoTokenizer() {
 }  // namespace
 
 struct Model::Impl {
+  static absl::StatusOr<std::unique_ptr<Model>> Open(absl::string_view plan_path,
+                                                     const OpenOptions& options);
+
   std::shared_ptr<const PlanFile> file;
   ModelInfo info;
   const plan::TargetT* target = nullptr;
@@ -120,6 +124,11 @@ Model::~Model() = default;
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Open(absl::string_view plan_path,
                                                    const OpenOptions& options) {
+  return Guarded([&] { return Impl::Open(plan_path, options); });
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Impl::Open(absl::string_view plan_path,
+                                                         const OpenOptions& options) {
   auto impl = std::make_unique<Impl>();
   QUIRE_ASSIGN_OR_RETURN(PlanFile file, OpenPlan(plan_path));
   impl->file = std::make_shared<const PlanFile>(std::move(file));
@@ -169,12 +178,13 @@ const Tokenizer* Model::tokenizer() const {
 
 absl::StatusOr<std::vector<int32_t>> Model::Encode(absl::string_view text, bool add_special) const {
   if (!impl_->tokenizer.has_value()) return NoTokenizer();
-  return impl_->tokenizer->Encode(text, {.add_special = add_special});
+  return Guarded([&] { return impl_->tokenizer->Encode(text, {.add_special = add_special}); });
 }
 
 absl::StatusOr<std::string> Model::Decode(absl::Span<const int32_t> ids, bool skip_special) const {
   if (!impl_->tokenizer.has_value()) return NoTokenizer();
-  return impl_->tokenizer->Decode(ids, skip_special);
+  return Guarded(
+      [&]() -> absl::StatusOr<std::string> { return impl_->tokenizer->Decode(ids, skip_special); });
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Model::CreateEngine(const EngineOptions& options) const {

@@ -1,7 +1,6 @@
 // The quire command: one binary, one verb for each thing a user does.
 #include <cerrno>
 #include <cstdio>
-#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ir/guarded.h"
 #include "ir/status.h"
 #include "tools/cli.h"
 
@@ -68,16 +68,9 @@ int FlushStdout(int code) {
   return code == kExitOk ? failed : code;
 }
 
-// The one place for what the standard library throws where memory or threads run out.
 int RunVerb(const VerbMain& run) {
-  const char* const fix = "less at a time (--memory, --threads, --samples), or more memory";
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return Fail(WithLine(absl::ResourceExhaustedError("the memory is used up"), "fix", fix));
-  } catch (const std::system_error& error) {
-    return Fail(WithLine(absl::ResourceExhaustedError(error.what()), "fix", fix));
-  }
+  const absl::StatusOr<int> code = Guarded([&]() -> absl::StatusOr<int> { return run(); });
+  return code.ok() ? *code : Fail(code.status());
 }
 
 int Main(int argc, char** argv) {
