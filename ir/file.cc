@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
@@ -19,7 +21,27 @@ namespace {
 
 std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
+std::string FixOf(int error, absl::string_view path) {
+  if (error == EACCES) return "let this user read it";
+  if (error == EMFILE || error == ENFILE) return "allow more open files: ulimit -n";
+  return FixOfMissing(path);
+}
+
 }  // namespace
+
+std::string FixOfMissing(absl::string_view path) {
+  const std::string folder = FolderOf(path);
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  const std::string near = Nearest(path.substr(path.rfind('/') + 1), names);
+  return near.empty() ? "the name of what is there"
+                      : absl::StrCat("did you mean ", JoinPath(folder, near), "?");
+}
 
 absl::StatusOr<MappedFile> MappedFile::Open(absl::string_view path) {
   MappedFile file;
@@ -28,7 +50,10 @@ absl::StatusOr<MappedFile> MappedFile::Open(absl::string_view path) {
   // file.
   const int fd = open(file.path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", ErrnoText(errno)));
+    const int error = errno;
+    return WithLine(
+        absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", ErrnoText(error))), "fix",
+        FixOf(error, path));
   }
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   struct stat status = {};
@@ -36,9 +61,10 @@ absl::StatusOr<MappedFile> MappedFile::Open(absl::string_view path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": cannot stat: ", ErrnoText(errno)));
   }
   if (!S_ISREG(status.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, S_ISDIR(status.st_mode)
-                                                             ? ": is a directory, not a file"
-                                                             : ": is not a regular file"));
+    return WithLine(absl::InvalidArgumentError(
+                        absl::StrCat(path, S_ISDIR(status.st_mode) ? ": is a directory, not a file"
+                                                                   : ": is not a regular file")),
+                    "fix", "the name of a file");
   }
   if (status.st_size == 0) return file;
   const size_t length_bytes = static_cast<size_t>(status.st_size);

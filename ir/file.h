@@ -48,6 +48,10 @@ class MappedFile {
 enum class PathKind { kMissing, kFile, kDirectory, kOther };
 PathKind KindOfPath(absl::string_view path);
 
+// What to do about a path that is not there: "did you mean NEAR?", where its folder has something
+// of such a name.
+std::string FixOfMissing(absl::string_view path);
+
 // `directory`/`name`; `name` alone when `directory` is empty.
 std::string JoinPath(absl::string_view directory, absl::string_view name);
 

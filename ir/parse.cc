@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,7 +33,8 @@ class Parser {
     for (SkipSpace(); at_ < text_.size(); SkipSpace()) {
       QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Func> func, ParseFunc());
       if (module.Find(func->name()) != nullptr) {
-        return Error(absl::StrCat("function @", func->name(), " is defined twice"));
+        return Error(
+            absl::StrCat("function @", func->name(), " is defined twice\n  fix: another name"));
       }
       module.funcs.push_back(std::move(func));
     }
@@ -48,8 +50,9 @@ class Parser {
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const size_t newline = before.rfind('\n');
     const size_t column = newline == absl::string_view::npos ? offset + 1 : offset - newline;
-    return absl::InvalidArgumentError(
+    const absl::Status error = absl::InvalidArgumentError(
         absl::StrCat(file_, file_.empty() ? "" : ":", line, ":", column, ": ", what));
+    return absl::StrContains(what, "\n  fix: ") ? error : WithLine(error, "fix", fix_);
   }
 
   void SkipSpace() {
@@ -126,8 +129,15 @@ class Parser {
     const size_t begin = at_;
     QUIRE_ASSIGN_OR_RETURN(absl::string_view name, ParseName("a value name"));
     Op* op = func.Find(name);
-    if (op == nullptr) return ErrorAt(begin, absl::StrCat("%", name, " is not defined"));
-    return op;
+    if (op != nullptr) return op;
+    std::vector<absl::string_view> names;
+    for (const auto* values : {&func.args(), &func.ops()}) {
+      for (const auto& value : *values) names.push_back(value->name);
+    }
+    const std::string near = Nearest(name, names);
+    return ErrorAt(begin, absl::StrCat("%", name, " is not defined\n  fix: ",
+                                       near.empty() ? "a value of a line above, or an argument"
+                                                    : absl::StrCat("did you mean %", near, "?")));
   }
 
   absl::StatusOr<std::string> ParseNewValue(const Func& func) {
@@ -135,7 +145,7 @@ class Parser {
     const size_t begin = at_;
     QUIRE_ASSIGN_OR_RETURN(absl::string_view name, ParseName("a value name"));
     if (func.Find(name) != nullptr) {
-      return ErrorAt(begin, absl::StrCat("%", name, " is defined twice"));
+      return ErrorAt(begin, absl::StrCat("%", name, " is defined twice\n  fix: another name"));
     }
     return std::string(name);
   }
@@ -211,6 +221,7 @@ class Parser {
   }
 
   absl::Status ParseOp(Func* func) {
+    fix_ = kOpForm;
     QUIRE_ASSIGN_OR_RETURN(std::string name, ParseNewValue(*func));
     QUIRE_RETURN_IF_ERROR(Expect('='));
     SkipSpace();
@@ -238,10 +249,12 @@ class Parser {
     }
     absl::StatusOr<Type> inferred = InferType(*op, op->type);
     if (!inferred.ok())
-      return ErrorAt(begin, absl::StrCat(mnemonic, ": ", inferred.status().message()));
+      return ErrorAt(begin, absl::StrCat(mnemonic, ": ", inferred.status().message(),
+                                         "\n  fix: quire dump --ops says what it takes"));
     if (*inferred != op->type) {
       return ErrorAt(begin, absl::StrCat(mnemonic, ": type ", op->type.ToString(), " is declared, ",
-                                         inferred->ToString(), " is computed"));
+                                         inferred->ToString(), " is computed\n  fix: declare ",
+                                         inferred->ToString()));
     }
     func->Insert(std::move(op));
     return absl::OkStatus();
@@ -257,6 +270,7 @@ class Parser {
   }
 
   absl::StatusOr<std::unique_ptr<Func>> ParseFunc() {
+    fix_ = kFuncForm;
     QUIRE_ASSIGN_OR_RETURN(absl::string_view keyword, ParseName("func"));
     if (keyword != "func") {
       return ErrorAt(at_ - keyword.size(), absl::StrCat("expected func, found ", keyword));
@@ -290,8 +304,14 @@ class Parser {
     return func;
   }
 
+  static constexpr absl::string_view kFuncForm =
+      "func @name(%argument: type, ...) { ops, return %value }";
+  static constexpr absl::string_view kOpForm =
+      "%name = op %operand, ... {attribute=value, ...} : type";
+
   absl::string_view text_, file_;
   size_t at_ = 0;
+  absl::string_view fix_ = kFuncForm;  // of an error at hand: the form of what is parsed
 };
 
 }  // namespace

@@ -7,7 +7,12 @@ namespace quire {
 
 absl::Status WithLine(const absl::Status& status, absl::string_view label, absl::string_view text) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(status.message(), "\n  ", label, ": ", text));
+  std::string message(status.message());
+  // What to do stands behind where the value was read and what is allowed.
+  const size_t fix =
+      label == "from" || label == "allowed" ? message.rfind("\n  fix: ") : message.npos;
+  message.insert(std::min(fix, message.size()), absl::StrCat("\n  ", label, ": ", text));
+  return absl::Status(status.code(), message);
 }
 
 absl::Status WithPrefix(const absl::Status& status, absl::string_view prefix) {

@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// Returns `status` with "  <label>: <text>" appended as a further line. OK stays OK.
+// `status` with "  <label>: <text>" as a further line, a `fix` being the last. OK stays OK.
 absl::Status WithLine(const absl::Status& status, absl::string_view label, absl::string_view text);
 
 // Returns `status` with `prefix` and ": " before its message. OK stays OK.

@@ -89,7 +89,7 @@ void BeginDecoder(const EngineModel& model, bool is_text, Request* request) {
 // Ids of the texts of a request.
 absl::Status Tokenise(const EngineModel& model, Request* request) {
   const auto encode = [&](const std::string& text, bool add_special, std::vector<int32_t>* ids) {
-    if (!ids->empty() || text.empty()) return absl::OkStatus();
+    if (!ids->empty()) return absl::OkStatus();
     if (model.tokenizer == nullptr) {
       return absl::InvalidArgumentError(
           "request: a text needs a tokenizer, and the plan has none\n  fix: give ids");

@@ -41,7 +41,8 @@ struct Request {
   // before it, of the last images that follow each other directly. Without any it sees all states.
   std::vector<SourceImage> source_images;
 
-  // The prompt: ids, or a text that the engine tokenises when `ids` is empty. With an encoder it
+  // The prompt: ids, or a text that the engine tokenises when `ids` is empty; of an empty one stays
+  // what add_special puts around a text, where that is a token or more. With an encoder it
   // may be empty, and stands behind the token that decoders of the model start with; a text also
   // behind the one that is forced to be the first (sampling.forced_bos).
   std::vector<int32_t> ids;

@@ -206,7 +206,9 @@ absl::Status CheckBeams(const RequestLimits& limits, const Request& request) {
 absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
   QUIRE_RETURN_IF_ERROR(CheckSource(limits, *request));
   if (request->ids.empty()) {
-    return absl::InvalidArgumentError("request: the prompt is empty\n  allowed: a token or more");
+    return absl::InvalidArgumentError(
+        "request: the prompt is empty\n  allowed: a token or more\n  fix: a text, or as ids the "
+        "token that texts of the model begin with");
   }
   QUIRE_RETURN_IF_ERROR(CheckIds("prompt", request->ids, limits.vocabulary + limits.more_ids));
   QUIRE_RETURN_IF_ERROR(CheckIds("stop_ids", request->stop_ids, limits.vocabulary));

@@ -5,6 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/tokenizer/unicode.h"
 
@@ -40,6 +41,13 @@ std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses) {
     return absl::StrCat(use.flag, " has no effect\n  allowed: with ", use.with);
   }
   return "";
+}
+
+std::string WrongWhole(const std::string& text, uint64_t most) {
+  uint64_t value = 0;
+  const bool is_whole = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  if (is_whole && absl::SimpleAtoi(text, &value) && value <= most) return "";
+  return absl::StrCat(text, " is not a whole number from 0 to ", most);
 }
 
 absl::Status CheckUtf8(absl::string_view from, absl::string_view text) {

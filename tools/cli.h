@@ -7,6 +7,7 @@
 #ifndef QUIRE_TOOLS_CLI_H_
 #define QUIRE_TOOLS_CLI_H_
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -44,6 +45,10 @@ struct FlagUse {
 // The first of `uses` that was given and has none: "--emit has no effect\n  allowed: with ..."; ""
 // if there is none.
 std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses);
+
+// What is wrong with a flag's value that is to be a whole number up to `most`; "" if nothing is.
+// Without it a larger one would become the largest, and one below 0 wrap around.
+std::string WrongWhole(const std::string& text, uint64_t most);
 
 // UsageError unless `text` is UTF-8, which is all that tokenizers read. `from` names where it
 // stands: "-p", "prompts.txt".

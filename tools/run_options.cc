@@ -31,7 +31,8 @@ void AddSamplingOptions(CLI::App* app, RunOptions* options) {
   app->add_option("--frequency-penalty", sampling.frequency_penalty,
                   "is subtracted from logits of generated tokens, each time");
   app->add_option("--seed", sampling.seed,
-                  "of the draws, if there are any; the same seed gives the same text");
+                  "of the draws, if there are any; the same seed gives the same text")
+      ->check([](const std::string& text) { return WrongWhole(text, UINT64_MAX); });
   app->add_option("--samples", options->samples, "continuations of each prompt")
       ->check(CLI::Range(1, 1024));
 }

@@ -428,7 +428,8 @@ VerbMain AddVerifyVerb(CLI::App* app) {
                             ->check(CLI::Range(1, 4096));
   app->add_option("--steps", options->steps, "decode steps after the prompt (8)")
       ->check(CLI::Range(1, 4096));
-  app->add_option("--seed", options->seed, "of the random ids (1)");
+  app->add_option("--seed", options->seed, "of the random ids (1)")
+      ->check([](const std::string& text) { return WrongWhole(text, UINT32_MAX); });
   app->add_flag("--no-reference", options->no_reference,
                 "only the comparisons of the plan with itself: the reference is slow");
   return [options, tokens] {

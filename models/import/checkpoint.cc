@@ -165,7 +165,8 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(absl::string_view path) {
       QUIRE_RETURN_IF_ERROR(checkpoint.OpenGguf());
       break;
     case PathKind::kMissing:
-      return absl::InvalidArgumentError(absl::StrCat(path, ": no such file or directory"));
+      return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": no such file or directory")),
+                      "fix", FixOfMissing(path));
     case PathKind::kOther:
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": is neither a directory nor a regular file"));

@@ -85,12 +85,12 @@ std::string Place(absl::string_view file, absl::string_view text, size_t positio
 absl::StatusOr<json> ParseJsonObject(absl::string_view text, absl::string_view file) {
   Validator validator;
   if (!json::sax_parse(text.begin(), text.end(), &validator)) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat(Place(file, text, validator.position()),
-                                                            ": ", validator.problem())),
+    return WithLine(absl::DataLossError(absl::StrCat(Place(file, text, validator.position()), ": ",
+                                                     validator.problem())),
                     "fix", "correct the file there, or get it again");
   }
   json value = json::parse(text.begin(), text.end(), nullptr, false);
-  if (!value.is_object()) return absl::InvalidArgumentError(absl::StrCat(file, ": not JSON"));
+  if (!value.is_object()) return absl::DataLossError(absl::StrCat(file, ": not JSON"));
   return value;
 }
 

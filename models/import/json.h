@@ -4,7 +4,7 @@
 // and recurses when it copies or prints a value. So a text is first walked for position, depth and
 // duplicate keys, then built.
 //
-// Errors:  INVALID_ARGUMENT, "file:line:column: what is wrong".
+// Errors:  DATA_LOSS, "file:line:column: what is wrong".
 #ifndef QUIRE_MODELS_IMPORT_JSON_H_
 #define QUIRE_MODELS_IMPORT_JSON_H_
 

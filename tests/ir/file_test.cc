@@ -50,8 +50,15 @@ TEST(MappedFileTest, MovesItsMapping) {
 TEST(MappedFileTest, ErrorsNamePathAndReason) {
   const TempDir dir;
   EXPECT_EQ(OpenError(dir.File("none")),
-            dir.File("none") + ": cannot open: No such file or directory");
-  EXPECT_EQ(OpenError(dir.path()), dir.path() + ": is a directory, not a file");
+            dir.File("none") +
+                ": cannot open: No such file or directory\n  fix: the name of what "
+                "is there");
+  dir.Write("notes.txt", "x");
+  EXPECT_THAT(OpenError(dir.File("note.txt")),
+              HasSubstr("\n  fix: did you mean " + dir.File("notes.txt") + "?"));
+  EXPECT_THAT(OpenError(dir.File("none/at/all")), HasSubstr("\n  fix: the name of what is there"));
+  EXPECT_THAT(OpenError(dir.path()),
+              HasSubstr(dir.path() + ": is a directory, not a file\n  fix: "));
   ASSERT_EQ(mkfifo(dir.File("pipe").c_str(), 0600), 0);
   EXPECT_THAT(OpenError(dir.File("pipe")), HasSubstr("is not a regular file"));
 }

@@ -48,6 +48,7 @@ TEST_P(BadTextTest, SaysWhereAndWhat) {
   ASSERT_FALSE(module.ok());
   EXPECT_EQ(module.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(module.status().message()), HasSubstr(GetParam().message));
+  EXPECT_THAT(std::string(module.status().message()), HasSubstr("\n  fix: "));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -55,8 +56,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadText{"%y = sillu %x : f32[T,8]",
                 "a.qir:2:8: unknown op sillu\n  fix: did you mean silu?"},
-        BadText{"%y = silu %z : f32[T,8]", "a.qir:2:14: %z is not defined"},
-        BadText{"%y = silu %x : f32[T,9]", "type f32[T,9] is declared, f32[T,8] is computed"},
+        BadText{"%y = silu %z : f32[T,8]",
+                "a.qir:2:14: %z is not defined\n  fix: did you mean %x?"},
+        BadText{"%y = silu %x : f32[T,9]",
+                "type f32[T,9] is declared, f32[T,8] is computed\n  fix: declare f32[T,8]"},
         BadText{"%x = silu %x : f32[T,8]", "%x is defined twice"},
         BadText{"%y = silu %i : i32[T]", "operand x: i32[T] is not f32, f16 or bf16"},
         BadText{"%y = rms_norm %x : f32[T,8]", "attribute eps is missing"},
@@ -83,7 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"%y = add %x, %i : f32[T,8]", "operand b: i32[T]"},
         BadText{"%y = silu %x, %x : f32[T,8]", "2 operands\n  allowed: (x)"},
         BadText{"%y = concat {axis=0} : f32[T,8]", "0 operands\n  allowed: (xs...)"},
-        BadText{"%y = silu %x : f32[T,8]", "expected an op or return"},
+        BadText{"%y = silu %x : f32[T,8]",
+                "expected an op or return\n  fix: %name = op %operand, ... {attribute=value, ...} "
+                ": type"},
         BadText{"%w = weight {name=\"w : f32[8]", "unterminated string"}));
 
 }  // namespace

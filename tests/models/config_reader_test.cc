@@ -107,15 +107,15 @@ TEST(ConfigReaderTest, RefuseIsForValuesOutOfRange) {
 }
 
 TEST(JsonTest, ErrorsHaveAPosition) {
-  EXPECT_EQ(ParseJsonObject("{\"a\": 1,\n  \"b\" 2}", "f.json").status(),
-            absl::InvalidArgumentError(
-                "f.json:2:7: not JSON\n  fix: correct the file there, or get it again"));
+  EXPECT_EQ(
+      ParseJsonObject("{\"a\": 1,\n  \"b\" 2}", "f.json").status(),
+      absl::DataLossError("f.json:2:7: not JSON\n  fix: correct the file there, or get it again"));
   EXPECT_EQ(ParseJsonObject("[]", "f.json").status(),
-            absl::InvalidArgumentError("f.json: the file is not a JSON object\n"
-                                       "  fix: correct the file there, or get it again"));
+            absl::DataLossError("f.json: the file is not a JSON object\n"
+                                "  fix: correct the file there, or get it again"));
   EXPECT_EQ(ParseJsonObject("{\"a\": {\"b\": 1, \"b\": 2}}", "f.json").status(),
-            absl::InvalidArgumentError("f.json: key \"b\" appears twice in one object\n"
-                                       "  fix: correct the file there, or get it again"));
+            absl::DataLossError("f.json: key \"b\" appears twice in one object\n"
+                                "  fix: correct the file there, or get it again"));
   EXPECT_FALSE(ParseJsonObject("", "f.json").ok());
   EXPECT_FALSE(ParseJsonObject("{\"a\": 1e999}", "f.json").ok());
 }

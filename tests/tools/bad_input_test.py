@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import struct
 
 import quire_test
@@ -71,8 +72,18 @@ class ModelTest(QuireTest):
     def test_configuration_that_ends_early(self):
         folder = write_llama(self.folder / "model")
         (folder / "config.json").write_text('{"model_type": "llama", "hidden_')
-        error = self.error("compile", "model", code=UNSUPPORTED)
+        error = self.error("compile", "model", code=FAILURE)
         self.assertIn("model/config.json:1:33: not JSON\n  fix: correct the file there", error)
+
+    def test_corrupt_files_of_every_kind_exit_alike(self):
+        for name, content in [("tokenizer.json", b'{"model": {'), ("generation_config.json", b"\x00\x01"),
+                              ("config.json", b"<html>"), ("tokenizer_config.json", b"[]"),
+                              ("model.safetensors", b"\x0b\x00\x00\x00\x00\x00\x00\x00{\"a\":   ]}  ")]:
+            folder = write_llama(self.folder / "model")
+            shutil.copy(quire_test.ROOT / "models/demo/story/tokenizer.json", folder)
+            (folder / name).write_bytes(content)
+            self.assertRegex(self.error("compile", "model", code=FAILURE), rf"{name}[\s\S]*\n  fix: ", name)
+            (folder / name).unlink()
 
     def test_no_model(self):
         (self.folder / "empty").mkdir()

@@ -68,6 +68,17 @@ class RunTest(QuireTest):
         self.assertEqual(draw(7), draw(7))
         self.assertNotEqual(draw(7), draw(8))
 
+    def test_a_seed_that_is_no_seed(self):
+        for seed in ("18446744073709551616", "99999999999999999999999", "-1", "0x10", "1.5", ""):
+            self.assertIn("--seed", self.error("run", "story.qplan", "-p", "a", "--temperature=1", f"--seed={seed}",
+                                               code=USAGE))
+        self.run_json("-p", "a", "-n", "2", "--temperature=1", "--seed=18446744073709551615")
+        self.assertIn("--seed", self.error("verify", "story.qplan", "--seed=4294967296", code=USAGE))
+
+    def test_an_empty_prompt_is_what_stands_around_a_text(self):
+        empty = self.run_json("-p", "", "-n", "20")["results"][0]["ids"]
+        self.assertEqual(empty, self.run_json("--ids", "0", "-n", "20")["results"][0]["ids"])
+
     def test_samples_differ(self):
         results = self.run_json("-p", PROMPTS[0], "-n", "32", "--temperature=1.5", "--samples=3")["results"]
         self.assertEqual(len({tuple(result["ids"]) for result in results}), 3)
