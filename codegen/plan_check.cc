@@ -168,9 +168,9 @@ class LaunchChecker {
     return ExpectWeight(operand, {*dtype, extents}, WeightLayout::kRows);
   }
 
-  // Of K or V of so many heads.
+  // Of K or V of so many heads; of rows of 8-bit numbers, one.
   absl::Status ExpectScales(const plan::Operand& operand, int64_t heads) const {
-    if (operand.kind() != OperandKind::Weight) return Bad("scales of keys or values are no weight");
+    if (operand.kind() != OperandKind::Weight) return Bad("scales are no weight");
     const plan::WeightSlotT& slot = *target_.weights[operand.index()];
     return ExpectFloats(operand, {slot.extents[0] == 1 ? 1 : heads});
   }
@@ -188,8 +188,10 @@ class LaunchChecker {
   absl::Status CheckLinear(const LinearSpec& spec) const {
     const bool has_norm_weight = spec.norm.has_value() && spec.norm->weight.has_value();
     const bool has_norm_bias = spec.norm.has_value() && spec.norm->bias.has_value();
+    const bool has_scale = spec.quantize.has_value() && spec.quantize->has_scale;
     QUIRE_RETURN_IF_ERROR(Counts(2 + (spec.bias ? 1 : 0) + (spec.residual ? 1 : 0) +
-                                     (has_norm_weight ? 1 : 0) + (has_norm_bias ? 1 : 0),
+                                     (has_norm_weight ? 1 : 0) + (has_norm_bias ? 1 : 0) +
+                                     (has_scale ? 1 : 0),
                                  1));
     const Rows y = {spec.y, spec.n, rows()};
     QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.k, rows()}));
@@ -205,6 +207,7 @@ class LaunchChecker {
       QUIRE_RETURN_IF_ERROR(
           ExpectWeight(launch_.inputs[next++], {dtype, {spec.k}}, WeightLayout::kRows));
     }
+    if (has_scale) QUIRE_RETURN_IF_ERROR(ExpectScales(launch_.inputs[next], 1));
     return ExpectRows(launch_.outputs[0], y);
   }
 

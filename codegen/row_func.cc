@@ -32,7 +32,8 @@ absl::Status CheckOp(const Op& op, char rows, absl::string_view backend) {
       (op.Is(OpKind::kConcat) || op.Is(OpKind::kSlice)) && op.Int(AttrKind::kAxis) == 0;
   if (joins_rows) return Refuse(backend, op, "axis=0 is the rows");
   const bool is_norm = op.Is(OpKind::kRmsNorm) || op.Is(OpKind::kLayerNorm);
-  if (is_norm && type.rank() < 2) return Refuse(backend, op, "over the rows");
+  if ((is_norm || op.Is(OpKind::kQuantize)) && type.rank() < 2)
+    return Refuse(backend, op, "over the rows");
   // Row numbers are checked by the caller, who sees arguments alone.
   const bool looks = op.Is(OpKind::kEmbed) || op.Is(OpKind::kTake);
   if (looks && !(op.operand(0)->Is(OpKind::kArg) && op.operand(1)->Is(OpKind::kArg))) {
@@ -41,8 +42,9 @@ absl::Status CheckOp(const Op& op, char rows, absl::string_view backend) {
   if (op.Is(OpKind::kEmbed) && HasRowExtent(op.operand(0)->type)) {
     return Refuse(backend, op, "the table has rows of the step");
   }
-  if (op.Is(OpKind::kKvAppend) && op.num_operands() > 1) {
-    const Type wanted = {DType::kF32, {op.type.extents[1]}};
+  if ((op.Is(OpKind::kKvAppend) || op.Is(OpKind::kQuantize)) && op.num_operands() > 1) {
+    const Extent count = op.Is(OpKind::kKvAppend) ? op.type.extents[1] : Extent(1);
+    const Type wanted = {DType::kF32, {count}};
     if (!op.operand(1)->Is(OpKind::kArg) || op.operand(1)->type != wanted) {
       return Refuse(backend, op, absl::StrCat("the scale is no argument of ", wanted.ToString()));
     }

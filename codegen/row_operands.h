@@ -22,14 +22,14 @@ struct RowOperands {
     int argument;
     int64_t heads;
   };
-  std::vector<Scale> scales;  // by which appends keep, f32 [heads]
+  std::vector<Scale> scales;  // by which appends keep, f32 [heads], and quantize divides, f32 [1]
 };
 
 // Arguments that are looked up by are -1 where they are values of the function itself.
 RowOperands RowOperandsOf(const Func& func);
 
-// Heads of which input `i` of a kernel has scales of keys or values, one f32 for each; 0: it is
-// something else. `rows`: of a row kernel.
+// Heads of which input `i` of a kernel has scales of keys or values, one f32 for each; 1 of the
+// scale of a quantize, too; 0: it is something else. `rows`: of a row kernel.
 int64_t KvScaleHeads(const KernelSpec& spec, const RowOperands& rows, size_t i);
 
 }  // namespace quire

@@ -25,6 +25,7 @@ bool HasRowKernel(OpKind kind) {
     case OpKind::kEmbed:
     case OpKind::kRmsNorm:
     case OpKind::kLayerNorm:
+    case OpKind::kQuantize:
     case OpKind::kRope:
     case OpKind::kReshape:
     case OpKind::kSlice:

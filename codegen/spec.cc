@@ -150,6 +150,37 @@ absl::Status ParseNorm(Fields& fields, std::optional<NormSpec>* parsed) {
   return absl::OkStatus();
 }
 
+// "quantize=row", of so many columns "quantize=128", or "quantize=scale".
+std::string QuantizeText(const LinearSpec& spec) {
+  std::string text;
+  if (spec.quantize.has_value()) {
+    const QuantizeSpec& quantize = *spec.quantize;
+    absl::StrAppend(&text, " quantize=",
+                    quantize.has_scale      ? "scale"
+                    : quantize.columns == 0 ? "row"
+                                            : absl::StrCat(quantize.columns),
+                    " most=", Number(quantize.most));
+  }
+  if (spec.row_scales) absl::StrAppend(&text, " row_scales=1");
+  return text;
+}
+
+absl::Status ParseQuantize(Fields& fields, LinearSpec* spec) {
+  if (fields.Has("quantize")) {
+    QuantizeSpec quantize;
+    QUIRE_ASSIGN_OR_RETURN(const absl::string_view of, fields.Take("quantize"));
+    quantize.has_scale = of == "scale";
+    if (!quantize.has_scale && of != "row" &&
+        (!absl::SimpleAtoi(of, &quantize.columns) || quantize.columns < 1 ||
+         spec->k % quantize.columns != 0)) {
+      return Fields::Bad("quantize", of, "row, scale, or a divisor of k");
+    }
+    QUIRE_RETURN_IF_ERROR(fields.Float("most", 0, quantize.has_scale ? 0 : 1e6, &quantize.most));
+    spec->quantize = quantize;
+  }
+  return fields.Has("row_scales") ? fields.Bool("row_scales", &spec->row_scales) : absl::OkStatus();
+}
+
 absl::Status ParseAct(Fields& fields, LinearSpec* spec) {
   if (!fields.Has("act")) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(absl::string_view text, fields.Take("act"));
@@ -181,6 +212,7 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(absl::string_view layout, fields.Take("layout"));
   QUIRE_ASSIGN_OR_RETURN(spec.layout, ParseLayout(layout));
   QUIRE_RETURN_IF_ERROR(ParseNorm(fields, &spec.norm));
+  QUIRE_RETURN_IF_ERROR(ParseQuantize(fields, &spec));
   QUIRE_RETURN_IF_ERROR(ParseAct(fields, &spec));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.k % InfoOf(spec.weight).block_elements != 0) {
@@ -303,11 +335,11 @@ std::string SpecText(const KernelSpec& spec) {
     if (linear->act != LinearAct::kNone) {
       act = absl::StrCat(" act=", LinearActText(linear->act), linear->gated ? " gated=1" : "");
     }
-    return absl::StrCat("linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
-                        " x=", DTypeText(linear->x), " y=", DTypeText(linear->y),
-                        " bias=", linear->bias ? 1 : 0, " residual=", linear->residual ? 1 : 0,
-                        " layout=", LayoutText(linear->layout),
-                        linear->norm.has_value() ? NormText(*linear->norm) : "", act);
+    return absl::StrCat(
+        "linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
+        " x=", DTypeText(linear->x), " y=", DTypeText(linear->y), " bias=", linear->bias ? 1 : 0,
+        " residual=", linear->residual ? 1 : 0, " layout=", LayoutText(linear->layout),
+        linear->norm.has_value() ? NormText(*linear->norm) : "", QuantizeText(*linear), act);
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     std::string rest;

@@ -5,6 +5,8 @@
 //   linear n=960 k=576 w=q4_1 x=f32 y=f32 bias=0 residual=0 layout=rows16
 //   linear n=14336 k=4096 w=bf16 x=bf16 y=bf16 bias=0 residual=0 layout=rows norm=rms eps=0.00001
 //       offset=0 norm_w=f32 act=silu gated=1
+//   linear n=4096 k=4096 w=f8e4m3_128 x=bf16 y=bf16 bias=0 residual=0 layout=rows quantize=row
+//       most=0 row_scales=1
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
 //   attention ... alibi=0 buckets=32 distance=128 direction=back
 //   attention ... kv=f8e4m3 page=16 ... alibi=0 k_scale=1 v_scale=1
@@ -16,7 +18,7 @@
 // Operands, in the order of a plan's Launch:
 //   linear     inputs: x [rows,k], weight [n,k] ([2n,k] if gated), bias [n] ([2n]) if bias,
 //   residual [rows,n] of y's type if residual, weight [k] of the norm if it has one, bias [k] of
-//   the norm if it has one
+//   the norm if it has one, the scale of x (one float) if quantize is scale
 //              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
 //   attention  inputs: q [T,hq,d], the KV layer, scales of K if k_scale, scales of V if v_scale,
 //   bias [hq,distances] f32 if bias, sinks [hq] f32 if sinks, tree [T,words] i32 if tree; or table
@@ -26,9 +28,11 @@
 //   order
 //              outputs: its returns, each [rows, ...]
 // Scales, of attention and of a row kernel's kv_append, are one float, or one a head: a device
-// makes f32 [hkv] of them when it loads them.
+// makes f32 [hkv] of them when it loads them; of a quantize, f32 [1].
 // A linear with norm or act computes what these launches would, to the bit:
 //   norm       a row kernel that computes the norm of x in f32 and rounds it to x's type
+//   quantize   x, or the norm of x, to f8e4m3 by scales, as the op of ir/ops.def; of the products
+//              of two f8e4m3 the sums, and not the operands, may be what is multiplied by scales
 //   product    (+ bias), rounded to y's type: n columns, 2n if gated
 //   act        a row kernel that computes act(a), or act(a) * b if gated, a being the first n
 //              columns and b the others, in f32, and rounds it to y's type
@@ -78,6 +82,13 @@ enum class LinearAct : uint8_t {
   kSigmoid
 };
 
+// How rows of x are brought to f8e4m3 before the product; the op quantize of ir/ops.def.
+struct QuantizeSpec {
+  int64_t columns = 0;     // that have a scale in common; 0: the whole row
+  double most = 0;         // of the greatest |x| that a scale is of; 0: unlimited
+  bool has_scale = false;  // one that is given, instead
+};
+
 struct LinearSpec {
   int64_t n = 0, k = 0;
   DType weight = DType::kF32;
@@ -85,6 +96,8 @@ struct LinearSpec {
   WeightLayout layout = WeightLayout::kRows16;
   DType x = DType::kF32, y = DType::kF32;  // f32, f16 or bf16
   std::optional<NormSpec> norm;
+  std::optional<QuantizeSpec> quantize;
+  bool row_scales = false;  // of a w of f8e4m3_128: a row's blocks all have the same scale
   LinearAct act = LinearAct::kNone;
   bool gated = false;  // with an act only
 

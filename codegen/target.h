@@ -20,7 +20,8 @@ struct TargetTraits {
   bool converts_weights = false;
   // Row kernels know the size of a KV page.
   bool rows_know_pages = false;
-  // Linear kernels compute a norm of their rows first, an activation last (codegen/spec.h).
+  // Linear kernels compute a norm of their rows first, or bring them to 8 bits, an activation last
+  // (codegen/spec.h).
   bool fuses_norms = false, fuses_activations = false;
 };
 

@@ -68,26 +68,33 @@ class Finder {
     *group = found;
   }
 
-  // The linears that compute `norm` themselves; none where it is declined.
-  std::vector<Op*> ReadersOfNorm(const Op& norm) const {
-    const auto readers = users_.find(&norm);
-    if (readers == users_.end() || func_.IsReturned(&norm)) return {};
-    size_t linears = 0;
+  // The groups that compute `op`, a norm or quantize of their rows, themselves; none where it is
+  // declined. `heads`: groups by head().
+  std::vector<LinearGroup*> ReadersOf(
+      const Op& op, const absl::flat_hash_map<const Op*, LinearGroup*>& heads) const {
+    const auto readers = users_.find(&op);
+    if (readers == users_.end() || func_.IsReturned(&op)) return {};
+    std::vector<LinearGroup*> groups;
+    const Op* other = nullptr;
     for (const Op* reader : readers->second) {
-      linears += reader->Is(OpKind::kLinear) && reader->operand(0) == &norm ? 1 : 0;
+      const auto head = heads.find(reader);
+      if (head != heads.end() && reader->operand(0) == &op) {
+        groups.push_back(head->second);
+      } else {
+        other = reader;
+      }
     }
-    if (linears == 0) return {};
-    for (const Op* reader : readers->second) {
-      if (reader->Is(OpKind::kLinear)) continue;
-      notes_.Declined(norm.name, absl::StrCat("%", reader->name, " reads it, too"));
+    if (groups.empty()) return {};
+    if (other != nullptr) {
+      notes_.Declined(op.name, absl::StrCat("%", other->name, " reads it, too"));
       return {};
     }
-    for (int i = 1; i < norm.num_operands(); ++i) {
-      if (weights_.contains(norm.operand(i))) continue;
-      notes_.Declined(norm.name, absl::StrCat("%", norm.operand(i)->name, " is computed"));
+    for (int i = 1; i < op.num_operands(); ++i) {
+      if (weights_.contains(op.operand(i))) continue;
+      notes_.Declined(op.name, absl::StrCat("%", op.operand(i)->name, " is computed"));
       return {};
     }
-    return readers->second;
+    return groups;
   }
 
  private:
@@ -130,42 +137,45 @@ class Finder {
   Notes& notes_;
 };
 
-// Gives each linear its norm; true if one was copied.
-bool FindNorms(Func& func, const Finder& finder, Notes& notes, std::vector<LinearGroup>* groups) {
+// Gives each linear its quantize, then its norm; true if one was copied.
+bool FindHeads(Func& func, const Finder& finder, Notes& notes, bool of_norms,
+               std::vector<LinearGroup>* groups) {
   OpSet results;
-  absl::flat_hash_map<const Op*, LinearGroup*> by_linear;
+  absl::flat_hash_map<const Op*, LinearGroup*> heads;
   for (LinearGroup& group : *groups) {
     results.insert(group.result());
-    by_linear[group.linear] = &group;
+    heads[group.head()] = &group;
   }
-  std::vector<Op*> norms;
+  std::vector<Op*> ops;
   for (const auto& op : func.ops()) {
-    if (IsNorm(*op)) norms.push_back(op.get());
+    if (of_norms ? IsNorm(*op) : op->Is(OpKind::kQuantize)) ops.push_back(op.get());
   }
   bool has_copied = false;
-  for (Op* norm : norms) {
-    const std::vector<Op*> linears = finder.ReadersOfNorm(*norm);
-    if (linears.empty()) continue;
-    const Op* x = Storage(norm->operand(0));
-    if (!results.contains(x) && !x->Is(OpKind::kAttention) && FollowsALinear(x)) {
-      notes.Declined(norm->name,
+  for (Op* op : ops) {
+    const std::vector<LinearGroup*> readers = finder.ReadersOf(*op, heads);
+    if (readers.empty()) continue;
+    const Op* x = Storage(op->operand(0));
+    if (of_norms && !results.contains(x) && !x->Is(OpKind::kAttention) && FollowsALinear(x)) {
+      notes.Declined(op->name,
                      absl::StrCat("the row kernel of %", x->name, " computes it in passing"));
       continue;
     }
-    notes.Fired(norm->name,
+    const std::string& first = readers[0]->linear->name;
+    notes.Fired(op->name,
                 absl::StrCat("computed by ",
-                             linears.size() == 1
+                             readers.size() == 1
                                  ? "%"
-                                 : absl::StrCat("each of ", linears.size(), " linears, first %"),
-                             linears[0]->name));
-    for (Op* linear : linears) {
-      Op* own = norm;
-      if (linear != linears[0]) {
-        own = func.Insert(std::make_unique<Op>(*norm), linear);
-        linear->operands[0] = own;
+                                 : absl::StrCat("each of ", readers.size(), " linears, first %"),
+                             first));
+    for (LinearGroup* group : readers) {
+      Op* own = op;
+      if (group != readers[0]) {
+        Op* head = func.Find(group->head()->name);
+        own = func.Insert(std::make_unique<Op>(*op), head);
+        head->operands[0] = own;
         has_copied = true;
       }
-      by_linear[linear]->norm = own;
+      (of_norms ? group->norm : group->quantize) = own;
     }
   }
   return has_copied;
@@ -194,6 +204,11 @@ LinearAct ActOf(const Op& op) {
   }
 }
 
+const Op* LinearGroup::head() const {
+  if (norm != nullptr) return norm;
+  return quantize != nullptr ? quantize : linear;
+}
+
 const Op* LinearGroup::result() const {
   if (gated != nullptr) return gated;
   if (act != nullptr) return act;
@@ -205,7 +220,7 @@ const Op* LinearGroup::residual() const {
 }
 
 std::vector<const Op*> LinearGroup::ops() const {
-  std::vector<const Op*> all = {norm, linear, add, first, second, act, gated};
+  std::vector<const Op*> all = {norm, quantize, linear, add, first, second, act, gated};
   all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());
   return all;
 }
@@ -215,6 +230,8 @@ LinearGroup ReadLinearGroup(absl::Span<const Op* const> ops) {
   for (const Op* op : ops) {
     if (IsNorm(*op)) {
       group.norm = op;
+    } else if (op->Is(OpKind::kQuantize)) {
+      group.quantize = op;
     } else if (op->Is(OpKind::kLinear)) {
       group.linear = op;
     } else if (op->Is(OpKind::kAdd)) {
@@ -242,7 +259,12 @@ LinearGroups::LinearGroups(Func& func, const OpSet& weights, const Target& targe
     if (group.add == nullptr && traits.fuses_activations) finder.FindAct(&group);
     found.push_back(group);
   }
-  if (traits.fuses_norms) has_copied_ = FindNorms(func, finder, notes, &found);
+  if (traits.fuses_norms) {
+    has_copied_ = FindHeads(func, finder, notes, /*of_norms=*/false, &found);
+    // Copies read a norm, too.
+    has_copied_ |=
+        FindHeads(func, Finder(func, weights, target, notes), notes, /*of_norms=*/true, &found);
+  }
   for (const LinearGroup& group : found) {
     groups_.push_back(std::make_unique<LinearGroup>(group));
     for (const Op* op : group.ops()) by_op_[op] = groups_.back().get();

@@ -2,6 +2,7 @@
 // residual, or an activation, which may multiply the linear's second half.
 //
 //   norm          rms_norm or layer_norm of x, whose result linears alone read
+//   quantize      of x, or of the norm of x, whose result linears alone read
 //   linear
 //   add           of the linear and a value of other kernels: residual
 //   act           of the linear; or of its first half, and mul with the second half: gated
@@ -24,12 +25,15 @@ namespace quire {
 
 struct LinearGroup {
   const Op* norm = nullptr;
+  const Op* quantize = nullptr;
   const Op* linear = nullptr;
   const Op* add = nullptr;
   const Op* act = nullptr;
   const Op *first = nullptr, *second = nullptr;  // slices of the linear, if gated
   const Op* gated = nullptr;                     // the mul
 
+  // What reads the value of another kernel first.
+  const Op* head() const;
   // What other kernels read.
   const Op* result() const;
   // What the add adds to the linear.
@@ -38,8 +42,9 @@ struct LinearGroup {
   std::vector<const Op*> ops() const;
 };
 
-// The groups of a function's linears. A norm that several linears read is copied for each.
-// Declines, with a note, what a target's kernels compute but not here:
+// The groups of a function's linears. A norm or quantize that several linears read is copied for
+// each. Declines, with a note, what a target's kernels compute but not here:
+//   quantize  that something else reads, too; whose scale is computed
 //   a norm   that something else reads, too; whose weight is computed; of what a row kernel makes
 //            of a linear or attention: that computes the norm in passing
 //   an act   of the second half of a linear, times the first

@@ -145,7 +145,7 @@ class Lowering {
   absl::Status LowerLinear(const LinearGroup& group) {
     const Op& linear = *group.linear;
     const Op* weight = linear.operand(1);
-    const Op* x = group.norm != nullptr ? group.norm->operand(0) : linear.operand(0);
+    const Op* x = group.head()->operand(0);
     if (linear.type.rank() != 2) {
       return absl::UnimplementedError(
           Describe(linear, absl::StrCat(linear.type.ToString(), " does not have rank 2")));
@@ -186,6 +186,13 @@ class Lowering {
         (i == 1 ? spec.norm->weight : spec.norm->bias) = norm.operand(i)->type.dtype;
         launch.inputs.push_back(Weight(norm.operand(i)));
       }
+    }
+    if (group.quantize != nullptr) {
+      const Op& quantize = *group.quantize;
+      spec.quantize = QuantizeSpec{quantize.Int(AttrKind::kColumns),
+                                   quantize.Float(AttrKind::kMost), quantize.num_operands() > 1};
+      spec.row_scales = slots_.HasRowScales(weight);
+      if (spec.quantize->has_scale) launch.inputs.push_back(Weight(quantize.operand(1)));
     }
     return Finish(linear, spec, std::move(launch), {group.result()});
   }

@@ -43,10 +43,11 @@ class RowWriter {
     if (!own_.contains(stored) && seen_.insert(stored).second) group_.inputs.push_back(stored);
   }
 
-  // The scale of an append: devices make one f32 for each head of it.
-  void AddScale(const Op* append) {
-    if (append->num_operands() < 2) return;
-    scales_[append->operand(1)] = Type{DType::kF32, {append->type.extents[1]}};
+  // The scale of an append, of which devices make one f32 for each head, or of a quantize.
+  void AddScale(const Op* op) {
+    if (op->num_operands() < 2) return;
+    const Extent count = op->Is(OpKind::kKvAppend) ? op->type.extents[1] : Extent(1);
+    scales_[op->operand(1)] = Type{DType::kF32, {count}};
   }
 
   void MakeArgs() {
@@ -222,7 +223,7 @@ absl::StatusOr<RowGroup> MakeRowGroup(absl::Span<const Op* const> ops, const OpS
       }
       writer.AddInput(operand);
     }
-    if (op->Is(OpKind::kKvAppend)) writer.AddScale(op);
+    if (op->Is(OpKind::kKvAppend) || op->Is(OpKind::kQuantize)) writer.AddScale(op);
   }
   writer.MakeArgs();
   std::vector<const Op*> outputs;

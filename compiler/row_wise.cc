@@ -69,6 +69,7 @@ absl::Status CheckRowWise(const Op& op, char letter) {
     case OpKind::kRmsNorm:
     case OpKind::kLayerNorm:
     case OpKind::kSoftmax:
+    case OpKind::kQuantize:
       if (op.type.rank() < 2) return mixes("it sums over its only axis");
       return absl::OkStatus();
     case OpKind::kEmbed:

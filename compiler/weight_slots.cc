@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/row_wise.h"
 #include "ir/status.h"
+#include "ir/weight_scales.h"
 
 namespace quire {
 namespace {
@@ -106,6 +107,7 @@ absl::StatusOr<WeightSlots> WeightSlots::Create(const Module& module, const Tens
   absl::flat_hash_map<absl::string_view, uint32_t> index;
   for (size_t i = 0; i < tensors.size(); ++i) index[tensors[i]->name] = static_cast<uint32_t>(i);
   WeightSlots slots;
+  slots.tensors_ = &tensors;
   slots.matrix_layout_ = traits.matrix_layout;
   for (const auto& func : module.funcs) {
     const OpSet weights = WeightExpressionsOf(*func);
@@ -136,6 +138,17 @@ WeightLayout WeightSlots::LayoutOf(const Op* weight) const {
   if (IsBlockType(weight->type.dtype)) return matrix_layout_;
   auto it = layouts_.find(KeyOf(parts_.at(weight)));
   return it == layouts_.end() ? WeightLayout::kRows : it->second;
+}
+
+bool WeightSlots::HasRowScales(const Op* weight) const {
+  const Parts& parts = parts_.at(weight);
+  return std::all_of(parts.begin(), parts.end(), [&](const plan::WeightPartT& part) {
+    const plan::TensorT& tensor = *(*tensors_)[part.tensor];
+    if (tensor.scale < 0) return false;
+    const auto scales = WeightScalesOf((*tensors_)[static_cast<size_t>(tensor.scale)]->extents,
+                                       tensor.extents[0], tensor.extents[1]);
+    return scales.has_value() && scales->row_scales == 1;
+  });
 }
 
 uint32_t WeightSlots::SlotOf(const Op* weight) {

@@ -25,8 +25,9 @@ using TensorTable = std::vector<std::unique_ptr<plan::TensorT>>;
 
 class WeightSlots {
  public:
-  // Reads every weight expression of the module. INVALID_ARGUMENT when a weight is not in `tensors`
-  // or has another type there; UNIMPLEMENTED when an expression is not rows of tensors.
+  // Reads every weight expression of the module; `tensors` must outlive the slots. INVALID_ARGUMENT
+  // when a weight is not in `tensors` or has another type there; UNIMPLEMENTED when an expression
+  // is not rows of tensors.
   static absl::StatusOr<WeightSlots> Create(const Module& module, const TensorTable& tensors,
                                             const TargetTraits& traits);
 
@@ -34,6 +35,8 @@ class WeightSlots {
   // rows as its weight, and always for block types, which kernels know in no other form.
   // REQUIRES: a weight expression, here and below.
   WeightLayout LayoutOf(const Op* weight) const;
+  // Whether `weight` is of 8-bit floats whose scales are apart, and not more than one a row.
+  bool HasRowScales(const Op* weight) const;
   // Index of the slot, made at the first call.
   uint32_t SlotOf(const Op* weight);
   bool Contains(const Op* weight) const { return parts_.contains(weight); }
@@ -44,6 +47,7 @@ class WeightSlots {
   using Parts = std::vector<plan::WeightPartT>;
   static std::string KeyOf(const Parts& parts);
 
+  const TensorTable* tensors_ = nullptr;
   WeightLayout matrix_layout_ = WeightLayout::kRows;
   absl::flat_hash_map<const Op*, Parts> parts_;
   absl::flat_hash_map<std::string, WeightLayout> layouts_;  // by KeyOf; absent: rows

@@ -195,6 +195,27 @@ absl::StatusOr<Type> CastRule(const Op& op, const Declared& declared) {
   return Type{type.dtype, TypeOf(op, 0).extents};
 }
 
+absl::StatusOr<Type> QuantizeRule(const Op& op, const Declared&) {
+  QUIRE_RETURN_IF_ERROR(WantFloat(op, 0));
+  const Type& x = TypeOf(op, 0);
+  if (x.rank() == 0) return Wrong(op, 0, "is a scalar");
+  const int64_t columns = op.Int(AttrKind::kColumns);
+  if (op.num_operands() > 1) {
+    QUIRE_RETURN_IF_ERROR(WantFloat(op, 1));
+    const Extents& scale = TypeOf(op, 1).extents;
+    if (!scale.empty() && scale != Extents{1}) return Wrong(op, 1, "is not one number");
+    if (columns != 0 || op.Float(AttrKind::kMost) != 0) {
+      return absl::InvalidArgumentError("columns and most are of scales that are computed");
+    }
+  }
+  const Extent& last = x.extents.back();
+  if (columns != 0 && (last.is_letter() || last.value() % columns != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("columns=", columns, " do not divide the last extent of ", x.ToString()));
+  }
+  return x;
+}
+
 absl::StatusOr<Type> NormRule(const Op& op, const Declared&) {
   QUIRE_RETURN_IF_ERROR(WantFloat(op, 0));
   if (TypeOf(op, 0).rank() == 0) return Wrong(op, 0, "is a scalar");

@@ -23,6 +23,7 @@ absl::StatusOr<Type> BinaryRule(const Op& op, const std::optional<Type>& declare
 absl::StatusOr<Type> SameRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> CastRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> NormRule(const Op& op, const std::optional<Type>& declared);
+absl::StatusOr<Type> QuantizeRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> RopeRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> ReshapeRule(const Op& op, const std::optional<Type>& declared);
 absl::StatusOr<Type> TransposeRule(const Op& op, const std::optional<Type>& declared);

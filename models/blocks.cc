@@ -79,6 +79,7 @@ Op* Project(Builder& b, WeightsMap& weights, absl::string_view name, Op* x, Weig
   if (form.transposed) std::swap(request.extents[0], request.extents[1]);
   Op* w = weights.Get(b, absl::StrCat(name, ".w"), request);
   if (form.transposed) w = b.Named(absl::StrCat(name, ".wt")).Transpose(w, {1, 0});
+  x = weights.Rounded(b, x, w, request);
   Op* bias = nullptr;
   if (form.bias) {
     request.part = "bias";

@@ -213,11 +213,11 @@ class DecoderBuilder {
   Op* Head(Op* x) {
     b_.set_scope("head");
     x = Norm(TensorRole::kFinalNorm, kNoLayer, "norm", x);
-    Op* w = config_.tied_head ? EmbedTable()
-                              : weights_.Get(b_, "head.w",
-                                             {.role = TensorRole::kHead,
-                                              .extents = {config_.vocab, config_.width},
-                                              .from = {&config_.vocab, &config_.width}});
+    const WeightRequest own = {.role = TensorRole::kHead,
+                               .extents = {config_.vocab, config_.width},
+                               .from = {&config_.vocab, &config_.width}};
+    Op* w = config_.tied_head ? EmbedTable() : weights_.Get(b_, "head.w", own);
+    if (!config_.tied_head) x = weights_.Rounded(b_, x, w, own);
     if (config_.final_softcap == 0) return b_.Named("logits").Linear(x, w);
     x = b_.Named("logits.raw").Linear(x, w);
     return b_.Named("logits").Unary(OpKind::kSoftcap, x, {{AttrKind::kCap, config_.final_softcap}});

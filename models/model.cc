@@ -72,14 +72,26 @@ absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOpt
     QUIRE_RETURN_IF_ERROR(keys.status());
     return RefuseUnknownKeys(config, source.config, options.allowed_config_keys);
   };
+  const auto quantization = source.config.find("quantization_config");
+  const bool is_quantized =
+      !is_gguf && quantization != source.config.end() && !quantization->is_null();
+  const auto set_rounding = [&]() -> absl::Status {
+    if (!is_quantized || options.keeps_activations) return absl::OkStatus();
+    QUIRE_ASSIGN_OR_RETURN(const ActivationRounding rounding,
+                           ActivationRoundingOf(source.config, config.file()));
+    weights.set_rounding(rounding);
+    return absl::OkStatus();
+  };
   if (family->read_encoder_decoder != nullptr) {
     const EncoderDecoderConfig both = family->read_encoder_decoder(keys);
     QUIRE_RETURN_IF_ERROR(check_keys());
+    QUIRE_RETURN_IF_ERROR(set_rounding());
     QUIRE_RETURN_IF_ERROR(BuildStep(both, checkpoint, weights, *step, model));
   } else {
     DecoderConfig decoder = family->read(keys);
     if (is_gguf) ApplyGgufLayout(source, decoder);
     QUIRE_RETURN_IF_ERROR(check_keys());
+    QUIRE_RETURN_IF_ERROR(set_rounding());
     QUIRE_RETURN_IF_ERROR(BuildStep(decoder, weights, *step, model));
   }
   model.module.funcs.push_back(std::move(step));

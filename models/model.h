@@ -31,6 +31,8 @@ struct ModelDef {
 struct ModelOptions {
   // Configuration keys that are not known and may be left out of the mathematics.
   std::vector<std::string> allowed_config_keys;
+  // Activations keep their type, also where a checkpoint of 8-bit floats means them to be rounded.
+  bool keeps_activations = false;
 };
 
 absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOptions& options = {});

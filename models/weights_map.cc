@@ -139,19 +139,60 @@ Op* WeightsMap::Get(Builder& builder, absl::string_view value, const WeightReque
   return op;
 }
 
+Op* WeightsMap::Rounded(Builder& builder, Op* x, const Op* w, const WeightRequest& request) {
+  using Kind = ActivationRounding::Kind;
+  if (rounding_.kind == Kind::kNone || w->type.dtype != DType::kF8E4M3_128) return x;
+  const std::string name = absl::StrCat(x->name, ".8bit");
+  if (rounding_.kind == Kind::kComputed) {
+    Op*& made = rounded_[x];
+    if (made != nullptr) return made;
+    Builder::AttrList attrs;
+    if (rounding_.columns != 0) attrs.emplace_back(AttrKind::kColumns, rounding_.columns);
+    if (rounding_.most != 0) attrs.emplace_back(AttrKind::kMost, rounding_.most);
+    return made = builder.Named(name).Make(OpKind::kQuantize, {x}, std::move(attrs));
+  }
+  WeightRequest beside = request;
+  beside.part = "";
+  std::vector<std::string> names;
+  for (const std::string& of : Names(beside)) {
+    for (const char* scale : {".input_scale", ".activation_scale"}) {
+      names.push_back(absl::StrCat(of, scale));
+    }
+  }
+  Op* scale = Scale(builder, absl::StrCat(w->name, ".x_scale"), names, 1);
+  if (scale == nullptr) {
+    if (status_.ok()) {
+      status_ = WithLine(
+          WithLine(absl::InvalidArgumentError(absl::StrCat("tensor ", names[0], " is missing")),
+                   "from",
+                   absl::StrCat(config_file_, " quantization_config; ", checkpoint_.path())),
+          "fix", "--activations=keep leaves activations as they are");
+    }
+    return x;
+  }
+  return builder.Named(name).Make(OpKind::kQuantize, {x, scale});
+}
+
 Op* WeightsMap::KvScale(Builder& builder, absl::string_view value, const WeightRequest& projection,
                         char slot, int64_t heads) {
   if (checkpoint_.format() == CheckpointFormat::kGguf) return nullptr;
   WeightRequest request = projection;
   request.part = "";
-  const TensorInfo* tensor = nullptr;
+  std::vector<std::string> names;
   for (const std::string& name : Names(request)) {
     const std::string own = absl::StrCat(std::string(1, slot), "_scale");
-    for (const std::string& scale :
-         {absl::StrCat(name.substr(0, name.rfind('.') + 1), own), absl::StrCat(name, ".", own),
-          absl::StrCat(name, ".output_scale")}) {
-      if (tensor == nullptr) tensor = checkpoint_.Find(scale);
-    }
+    names.push_back(absl::StrCat(name.substr(0, name.rfind('.') + 1), own));
+    names.push_back(absl::StrCat(name, ".", own));
+    names.push_back(absl::StrCat(name, ".output_scale"));
+  }
+  return Scale(builder, value, names, heads);
+}
+
+Op* WeightsMap::Scale(Builder& builder, absl::string_view value,
+                      absl::Span<const std::string> names, int64_t heads) {
+  const TensorInfo* tensor = nullptr;
+  for (const std::string& name : names) {
+    if (tensor == nullptr) tensor = checkpoint_.Find(name);
   }
   if (tensor == nullptr || !status_.ok()) return nullptr;
   const bool is_one = tensor->extents.empty() || tensor->extents == std::vector<int64_t>{1};
@@ -160,7 +201,9 @@ Op* WeightsMap::KvScale(Builder& builder, absl::string_view value, const WeightR
         WithLine(absl::InvalidArgumentError(absl::StrCat("tensor ", tensor->name, " has extents ",
                                                          ExtentsText(tensor->extents))),
                  "from", checkpoint_.path()),
-        "allowed", absl::StrCat("one number, or [", heads, "], one for each head"));
+        "allowed",
+        heads == 1 ? "one number"
+                   : absl::StrCat("one number, or [", heads, "], one for each head"));
     return nullptr;
   }
   status_ = checkpoint_.Require(tensor->name).status();

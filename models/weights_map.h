@@ -19,6 +19,7 @@
 #include "ir/builder.h"
 #include "models/family.h"
 #include "models/import/checkpoint.h"
+#include "models/import/fp8.h"
 
 namespace quire {
 
@@ -46,6 +47,11 @@ class WeightsMap {
   // A weight op named `value`; the same op when the same tensor is asked for again. A matrix may be
   // of any element type, a vector only of a float type.
   Op* Get(Builder& builder, absl::string_view value, const WeightRequest& request);
+  // What a linear with weight `w`, of `request`, reads of `x`: where the weight is of 8-bit floats,
+  // `x` rounded as set_rounding() says; by a scale that is given, the tensor beside the weight of
+  // the name input_scale or activation_scale.
+  Op* Rounded(Builder& builder, Op* x, const Op* w, const WeightRequest& request);
+  void set_rounding(const ActivationRounding& rounding) { rounding_ = rounding; }
   // The scale that a cache of 8-bit floats keeps keys ('k') or values ('v') by, as checkpoints have
   // it beside the projection that makes them: self_attn.k_scale, or k_proj.k_scale or
   // k_proj.output_scale of older ones; nullptr: it has none. One float, or one for each head.
@@ -53,6 +59,10 @@ class WeightsMap {
               int64_t heads);
 
  private:
+  // A scale that stands beside another tensor: the first of these names that is there; nullptr:
+  // none is. One float, or one for each head.
+  Op* Scale(Builder& builder, absl::string_view value, absl::Span<const std::string> names,
+            int64_t heads);
   std::vector<std::string> Names(const WeightRequest& request) const;
   const TensorInfo* Find(const WeightRequest& request) const;
   absl::Status Check(const WeightRequest& request, const TensorInfo* tensor) const;
@@ -62,7 +72,9 @@ class WeightsMap {
   std::string config_file_;
   absl::Status status_;
   int64_t parameter_count_ = 0;
-  absl::flat_hash_map<std::string, Op*> made_;  // by the checkpoint's name
+  ActivationRounding rounding_;
+  absl::flat_hash_map<std::string, Op*> made_;   // by the checkpoint's name
+  absl::flat_hash_map<const Op*, Op*> rounded_;  // by what it was
 };
 
 }  // namespace quire

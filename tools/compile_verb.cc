@@ -34,7 +34,7 @@ namespace {
 struct Options {
   AssembleOptions assemble;
   std::optional<int> page_tokens;
-  std::string out, passes, emit, kv_dtype = "auto", weights = "ref", target;
+  std::string out, passes, emit, kv_dtype = "auto", activations = "auto", weights = "ref", target;
   bool has_passes = false, has_target = false, has_weights = false, explain = false, force = false;
 };
 
@@ -71,6 +71,7 @@ std::string WrongUsage(const CLI::App& app, const Options& options) {
   const bool writes = options.emit.empty();
   const char* const plans = "a plan to write, without --emit";
   return IdleFlag(app, {{"--allow-config-key", has_config, "a model directory or a .gguf"},
+                        {"--activations", has_config, "a model directory or a .gguf"},
                         {"--output", writes, plans},
                         {"--force", writes, plans},
                         {"--weights", writes, plans},
@@ -200,6 +201,7 @@ absl::Status Compile(Options& options) {
                     "--force, or another name with -o");
   }
   options.assemble.plan_path = options.out;
+  options.assemble.model_options.keeps_activations = options.activations == "keep";
   QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options.assemble));
   if (options.assemble.targets.size() > 1) LeaveOutWithoutKernels(options.assemble, &assembled);
   if (options.explain) Explain(assembled);
@@ -241,6 +243,10 @@ VerbMain AddCompileVerb(CLI::App* app) {
                   "of a .qir: JSON from weight to tensor name");
   app->add_option("--allow-config-key", assemble.model_options.allowed_config_keys,
                   "a key of config.json or of GGUF's metadata that is known to be harmless");
+  app->add_option("--activations", options->activations,
+                  "of a checkpoint of 8-bit floats that means its linears to round what they read: "
+                  "auto, as it says, or keep")
+      ->check(CLI::IsMember({"auto", "keep"}));
   CLI::Option* passes =
       app->add_option("--passes", options->passes, "run these passes only: a,b,...");
   app->add_option("--emit", options->emit, "ir: print the module on stdout and write no plan")

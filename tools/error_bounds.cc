@@ -75,6 +75,9 @@ class Analysis {
       case OpKind::kCast:
         Cast(op);
         return absl::OkStatus();
+      case OpKind::kQuantize:
+        Quantize(op);
+        return absl::OkStatus();
       case OpKind::kRmsNorm:
         RmsNorm(op);
         return absl::OkStatus();
@@ -137,6 +140,45 @@ class Analysis {
       const double v = x.values[i], middle = reference::RoundTo(dtype, v);
       out[i] = std::max(std::fabs(reference::RoundTo(dtype, v + e[i]) - middle),
                         std::fabs(reference::RoundTo(dtype, v - e[i]) - middle));
+    }
+  }
+
+  // Of a group of elements with a scale in common, all rounded numbers lie between those of the
+  // corners of the ranges of x and of the scale.
+  void Quantize(const Op& op) {
+    const Tensor &x = In(op, 0), &y = values_.at(&op);
+    const Errors& e = Of(op, 0);
+    const bool is_given = op.num_operands() > 1;
+    const int64_t columns = op.Int(AttrKind::kColumns);
+    const auto count = static_cast<size_t>(columns == 0 ? x.last() : columns);
+    Errors& out = errors_[&op];
+    for (size_t begin = 0; begin < out.size(); begin += count) {
+      double greatest = 0, error = 0;
+      for (size_t i = begin; i < begin + count; ++i) {
+        greatest = std::max(greatest, std::fabs(x.values[i]));
+        error = std::max(error, e[i]);
+      }
+      if (error == 0) continue;
+      if (const double most = op.Float(AttrKind::kMost); most > 0) {
+        greatest = std::min(greatest, most);
+      }
+      const double scale = is_given ? In(op, 1).values[0] : greatest / 448;
+      const double off = is_given ? 0 : error / 448 + 2 * kUnit * scale;
+      const double scales[] = {std::max(scale - off, kTiny), scale + off};
+      for (size_t i = begin; i < begin + count; ++i) {
+        double low = INFINITY, high = -INFINITY;
+        for (const double s : scales) {
+          for (const double v : {x.values[i] - e[i], x.values[i] + e[i]}) {
+            const double number = reference::RoundTo(DType::kF8E4M3, v / s);
+            low = std::min(low, number);
+            high = std::max(high, number);
+          }
+        }
+        for (const double s : scales) {
+          out[i] = std::max(
+              {out[i], std::fabs(s * low - y.values[i]), std::fabs(s * high - y.values[i])});
+        }
+      }
     }
   }
 

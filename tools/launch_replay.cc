@@ -59,6 +59,7 @@ class Maker {
       if (has_linear && is_norm) Round(op, rounding_.norm);
       if (op->Is(OpKind::kLinear)) {
         made_.linear = op;
+        made_.is_8bit = op->operand(0)->Is(OpKind::kQuantize) && op->operand(0)->group == group_;
         // Nothing but a sum with a residual is rounded once.
         const bool has_act = !is_alone && !ops_.back()->Is(OpKind::kAdd);
         if (has_act) Round(op, rounding_.product);
@@ -86,7 +87,9 @@ class Maker {
         continue;
       }
       QUIRE_ASSIGN_OR_RETURN(Op * operand, Resolve(*op.operands[i]));
-      if (op.Is(OpKind::kLinear) && i == 1) operand = Cast(operand, rounding_.weights);
+      // A product with numbers of 8 bits is of numbers of 8 bits.
+      const bool is_8bit = op.operand(0)->Is(OpKind::kQuantize) && op.operand(0)->group == group_;
+      if (op.Is(OpKind::kLinear) && i == 1 && !is_8bit) operand = Cast(operand, rounding_.weights);
       clone->operands[i] = operand;
     }
     unrounded_[&op] = copies_[&op] = made_.func->Insert(std::move(clone));

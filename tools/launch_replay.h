@@ -30,6 +30,7 @@ struct LaunchFunc {
   std::map<const Op*, const Op*> copies;
   const Op* linear = nullptr;        // in the lowered function, if it has one
   const Op* attention = nullptr;     // likewise
+  bool is_8bit = false;              // of the linear: x is brought to 8 bits by the launch
   std::vector<const Op*> appends;    // likewise
   std::vector<std::string> tensors;  // of the checkpoint, that it reads
 };

@@ -229,6 +229,9 @@ absl::Status LaunchVerifier::After(size_t index, const LaunchMemory& memory) {
   if (IsOnCpu() && made.linear != nullptr) {
     arithmetic.scale_columns = ScaleColumns(made.linear->operand(1)->type.dtype);
   }
+  // Tensor cores cut sums of such products off at 2^-13 of the largest term; devices that have no
+  // such products round both operands to 16 bits, which is not more.
+  if (made.is_8bit) arithmetic.sum_unit = 0x1p-12;
   launch_name_ = Describe(index, launch.name, made);
   ++launches_;
   return WithPrefix(CheckLaunch(launch, made, arithmetic, memory), launch_name_);

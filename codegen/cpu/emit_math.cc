@@ -178,6 +178,9 @@ V EmitRound(LlvmWriter& w, DType dtype, const V& x) {
   if (dtype == DType::kF32) return x;
   const V narrow = EmitNarrow(w, dtype, x);
   if (dtype == DType::kF16) return w.Convert("fpext", narrow, x.type);
+  if (dtype == DType::kF8E4M3) {
+    return EmitFromF8E4M3(w, w.Convert("zext", narrow, IntegerType(x)), x.type);
+  }
   const V wide = w.Convert("zext", narrow, IntegerType(x));
   return w.Bitcast(w.Binary("shl", wide, Integers(w, x, 16)), x.type);
 }

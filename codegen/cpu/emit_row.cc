@@ -162,6 +162,9 @@ absl::Status RowEmitter::EmitOp(const Op& op) {
     case OpKind::kLayerNorm:
       Norm(op);
       return absl::OkStatus();
+    case OpKind::kQuantize:
+      Quantize(op);
+      return absl::OkStatus();
     case OpKind::kRope:
       Rope(op);
       return absl::OkStatus();

@@ -82,7 +82,11 @@ class RowEmitter {
 
   // Ops with loops of their own (emit_row_ops.cc).
   void Norm(const Op& op);
+  using Combine = std::function<V(const V& a, const V& b)>;
+  V Reduce(int64_t count, const std::function<V(const V& i, int lanes, const V& sum)>& add,
+           const Combine& combine);
   V Sum(int64_t count, const std::function<V(const V& i, int lanes, const V& sum)>& add);
+  void Quantize(const Op& op);
   void Embed(const Op& op);
   void EmbedBlocks(const Op& op, const V& row, const View& place);
   void EmbedScaled(const Op& op, const V& row, const View& place);

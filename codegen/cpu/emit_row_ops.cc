@@ -1,4 +1,4 @@
-// Norms, embedding look-ups and appends to the cache.
+// Norms, 8-bit numbers by scales, embedding look-ups and appends to the cache.
 #include <algorithm>
 #include <numeric>
 
@@ -9,10 +9,11 @@
 
 namespace quire {
 
-// Sum over `count` elements in 16 lanes: `add` adds the elements at i into the lanes. Four sums
-// take turns; they are added pairwise, then lanes are.
-RowEmitter::V RowEmitter::Sum(int64_t count,
-                              const std::function<V(const V& i, int lanes, const V& sum)>& add) {
+// Over `count` elements in 16 lanes that begin as zeros: `add` takes the elements at i into the
+// lanes. Four vectors take turns; they are combined pairwise, then lanes are.
+RowEmitter::V RowEmitter::Reduce(int64_t count,
+                                 const std::function<V(const V& i, int lanes, const V& sum)>& add,
+                                 const Combine& combine) {
   constexpr int kTurns = 4;
   const std::string type = VectorOf(16, "float");
   std::vector<LlvmWriter::Var> sums;
@@ -42,8 +43,57 @@ RowEmitter::V RowEmitter::Sum(int64_t count,
     at += lanes;
   }
   const V pairs =
-      w_.FAdd(w_.FAdd(w_.Get(sums[0]), w_.Get(sums[1])), w_.FAdd(w_.Get(sums[2]), w_.Get(sums[3])));
-  return w_.Reduce16(pairs, [&](const V& a, const V& b) { return w_.FAdd(a, b); });
+      combine(combine(w_.Get(sums[0]), w_.Get(sums[1])), combine(w_.Get(sums[2]), w_.Get(sums[3])));
+  return w_.Reduce16(pairs, combine);
+}
+
+RowEmitter::V RowEmitter::Sum(int64_t count,
+                              const std::function<V(const V& i, int lanes, const V& sum)>& add) {
+  return Reduce(count, add, [&](const V& a, const V& b) { return w_.FAdd(a, b); });
+}
+
+void RowEmitter::Quantize(const Op& op) {
+  Dims dims = InnerExtents(op.type);
+  const int64_t n = dims.back(), columns = op.Int(AttrKind::kColumns);
+  const int64_t count = columns == 0 ? n : columns;
+  const View x = Materialised(*op.operand(0)), place = NewPlace(op);
+  const View* given = op.num_operands() > 1 ? &views_.at(op.operand(1)) : nullptr;
+  dims.back() = n / count;
+  const auto greater = [&](const V& a, const V& b) {
+    return w_.Select(w_.Compare("fcmp olt", a, b), b, a);
+  };
+  Nest(dims, [&](const Index& at) {
+    const Index index(at.begin(), at.end() - 1);
+    const V begin = w_.Mul(at.back(), I64(count));
+    // What quotients are of, and what they are multiplied by.
+    V divisor, factor;
+    if (given != nullptr) {
+      divisor = factor = w_.Extract(LoadAt(*given, {}, I64(0), 1), 0);
+    } else {
+      V greatest = Reduce(
+          count,
+          [&](const V& i, int lanes, const V& sum) {
+            const V value = LoadAt(x, index, w_.Add(begin, i), lanes);
+            return greater(sum, w_.Intrinsic("fabs", value.type, {value}));
+          },
+          greater);
+      if (const auto most = static_cast<float>(op.Float(AttrKind::kMost)); most > 0) {
+        greatest = w_.Select(w_.Compare("fcmp olt", F32(most), greatest), F32(most), greatest);
+      }
+      const V is_zero = w_.Compare("fcmp olt", greatest, F32(0x1p-100f));
+      const V scale = w_.FDiv(greatest, F32(448));
+      divisor = w_.Select(is_zero, F32(1), scale);
+      factor = w_.Select(is_zero, F32(0), scale);
+    }
+    Vectors(count, [&](const V& i, int lanes) {
+      const V inner = w_.Add(begin, i);
+      const V quotient = w_.FDiv(LoadAt(x, index, inner, lanes), w_.Splat(divisor, lanes));
+      const V number = EmitRound(w_, DType::kF8E4M3, quotient);
+      w_.Store(EmitRound(w_, op.type.dtype, w_.FMul(number, w_.Splat(factor, lanes))),
+               Address(place, index, inner), 4);
+    });
+  });
+  views_[&op] = place;
 }
 
 void RowEmitter::Norm(const Op& op) {

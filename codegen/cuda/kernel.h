@@ -110,6 +110,9 @@ class CudaKernel {
   virtual ~CudaKernel() = default;
 
   const std::vector<CudaEntry>& entries() const { return entries_; }
+  // Whether a linear's weight of f8e4m3_128 is read with its scales apart: all elements, row after
+  // row, then f32 scales [K / 128, rows].
+  bool splits_scales() const { return splits_scales_; }
 
   // What computes one launch of the plan on `rows` rows.
   // REQUIRES: 1 <= rows <= max_rows of Prepare's call.
@@ -129,6 +132,7 @@ class CudaKernel {
 
  protected:
   std::vector<CudaEntry> entries_;
+  bool splits_scales_ = false;
 };
 
 // UNIMPLEMENTED, naming what is not supported, on a spec that has no CUDA kernel.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear_e4m3.h"
 #include "codegen/cuda/linear_parts.h"
 #include "codegen/cuda/linear_source.h"
 #include "ir/status.h"
@@ -75,7 +76,9 @@ int64_t NarrowSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config
   return DivideUp(config.stages * stage, 16) * 16 + own;
 }
 
-int64_t SharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
+}  // namespace
+
+int64_t CudaLinearSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
   switch (config.body) {
     case CudaLinearConfig::kFew:
       return FewSharedBytes(spec, config);
@@ -89,6 +92,8 @@ int64_t SharedBytes(const LinearSpec& spec, const CudaLinearConfig& config) {
   return 0;
 }
 
+namespace {
+
 int BlockThreads(const CudaLinearConfig& config) {
   constexpr int kWarpgroupThreads = 128;
   const int copying = CudaLinearTakesMaps(config.body) ? 1 : 0;
@@ -98,7 +103,7 @@ int BlockThreads(const CudaLinearConfig& config) {
 // What the few-row body for config->rows computes beside the product. Every block norms all rows of
 // x: of more than four, a kernel before it takes less time.
 void SetFused(const LinearSpec& spec, CudaLinearConfig* config) {
-  config->norm = spec.norm.has_value() && config->rows <= 4;
+  config->norm = spec.norm.has_value() && !spec.quantize.has_value() && config->rows <= 4;
   config->act = spec.act != LinearAct::kNone;
 }
 
@@ -282,6 +287,8 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
 LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& config) {
   LinearSpec body = spec;
   if (!config.norm) body.norm.reset();
+  body.quantize.reset();
+  body.row_scales &= IsE4m3Product(spec);
   if (!config.act) {
     body.n = spec.weight_rows();
     body.act = LinearAct::kNone;
@@ -294,24 +301,28 @@ CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearCo
   CudaLinearKernel kernel;
   kernel.config = config;
   kernel.entry = absl::StrCat(
-      "linear_", CudaLinearBodyText(config.body), "_",
+      "linear_", IsE4m3Product(spec) ? "e4m3_" : "", CudaLinearBodyText(config.body), "_",
       config.body == CudaLinearConfig::kWarpgroup ? config.tile_rows : config.rows,
       config.body == CudaLinearConfig::kNarrow ? absl::StrCat("x", config.tile_rows) : "");
   kernel.block_threads = BlockThreads(config);
-  kernel.shared_bytes = static_cast<int>(SharedBytes(spec, config));
+  kernel.shared_bytes = static_cast<int>(CudaLinearSharedBytes(spec, config));
   const bool is_narrow = config.body == CudaLinearConfig::kNarrow;
   const bool is_last = config.rows >= 128 && !is_narrow;
-  kernel.max_rows = is_last                           ? std::numeric_limits<int>::max() - 128
-                    : is_narrow && config.rows == 128 ? kMostNarrowRows
-                                                      : config.rows;
+  kernel.max_rows = is_last ? std::numeric_limits<int>::max() - 128
+                    : is_narrow && config.rows == 128 && !config.whole ? kMostNarrowRows
+                                                                       : config.rows;
   kernel.source = CudaLinearSource(CudaLinearBodySpec(spec, config), kernel);
   return kernel;
 }
 
 absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec& spec,
                                                                 const CudaLimits& limits) {
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<CudaLinearConfig> configs,
-                         CudaLinearConfigs(spec, limits));
+  std::vector<CudaLinearConfig> configs;
+  if (IsE4m3Product(spec)) {
+    configs = CudaE4m3Configs(spec, limits);
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(configs, CudaLinearConfigs(spec, limits));
+  }
   std::vector<CudaLinearKernel> kernels;
   for (const CudaLinearConfig& config : configs) {
     kernels.push_back(MakeCudaLinearKernel(spec, config));

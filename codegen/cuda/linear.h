@@ -8,6 +8,11 @@
 // A block-quantised weight is read as such by the bodies for few rows, which take many rows in
 // turn, and by the narrow one; the others read what an entry of its own has made of it.
 //
+// Where x is to be rounded to f8e4m3 and the device is one of sm_90a, an entry of its own writes it
+// so, normed if it is to be, with its scales, and bodies multiply these numbers by the weight's in
+// tensor cores (linear_e4m3.h); elsewhere a row kernel writes what they stand for, rounded to x's
+// type, and bodies are those of other linears.
+//
 // A norm of x is computed by the bodies for few rows themselves, by the others in a row kernel
 // before; an activation by the bodies for few and for the most rows and, if gated, by the narrow
 // body, by the others in a row kernel after: the norm's bits and the product's, as it is rounded
@@ -16,7 +21,8 @@
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
 // not have; x of kNarrow and kWarpgroup, and a weight of no blocks: tensor maps), rows (i32), then
 //   kFew    the first row (i32); if it norms x, weight and bias of the norm (pointers)
-//   others  whole_tiles, n and k (i32): one text serves every linear of its types
+//   others  whole_tiles, n and k (i32): one text serves every linear of its types; of f8e4m3, k in
+//           pairs, then scales of x, scales of the weight (pointers)
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
 // CudaArgument has it. x may be written by the grid before under programmatic dependent launch;
 // weight and bias not.
@@ -52,6 +58,7 @@ struct CudaLinearConfig {
   // What it computes of a spec that has them; kNarrow: gated activations, kWarpgroup: activations.
   bool norm = false, act = false;
   bool chained = false;  // kWarpgroup: its warpgroups take turns
+  bool whole = false;    // tiles are never cut
 };
 
 struct CudaLinearKernel {
@@ -95,9 +102,13 @@ inline int CudaLinearBoxRows(const CudaLinearConfig& config, int64_t rows) {
 
 // The pieces of K that a tile may be cut into: the widest have no registers left for that.
 inline int CudaLinearPieces(const CudaLinearConfig& config) {
+  if (config.whole) return 1;
   if (config.body != CudaLinearConfig::kWarpgroup) return 4;
   return config.tile_rows <= 192 ? 2 : 1;
 }
+
+// Dynamic shared memory of a body.
+int64_t CudaLinearSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config);
 
 // What a body computes: the spec without what the configuration leaves to row kernels.
 LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& config);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/cuda/linear.h"
+#include "codegen/cuda/linear_e4m3.h"
 #include "codegen/cuda/linear_rows.h"
 #include "codegen/cuda/row.h"
 #include "ir/status.h"
@@ -22,9 +23,10 @@ struct Places {
     if (spec.residual) residual = next++;
     if (spec.norm.has_value() && spec.norm->weight.has_value()) norm_weight = next++;
     if (spec.norm.has_value() && spec.norm->bias.has_value()) norm_bias = next++;
+    if (spec.quantize.has_value() && spec.quantize->has_scale) scale = next++;
     y = next;
   }
-  int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, y = 0;
+  int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, scale = -1, y = 0;
 };
 
 // A row kernel and where its entry is.
@@ -46,16 +48,20 @@ struct Rows {
 class CudaLinear : public CudaKernel {
  public:
   CudaLinear(const LinearSpec& spec, const CudaLimits& limits,
-             std::vector<CudaLinearKernel> kernels, std::unique_ptr<CudaKernel> norm,
+             std::vector<CudaLinearKernel> kernels, std::unique_ptr<CudaKernel> head,
              std::unique_ptr<CudaKernel> act)
-      : spec_(spec), places_(spec), limits_(limits), kernels_(std::move(kernels)) {
+      : spec_(spec),
+        product_(ProductOf(spec, limits)),
+        places_(spec),
+        limits_(limits),
+        kernels_(std::move(kernels)) {
     for (const CudaLinearKernel& kernel : kernels_) {
       entries_.push_back({kernel.entry, kernel.source, kernel.block_threads, kernel.shared_bytes});
     }
     dequantize_ = entries_.size();
     const bool dequantizes =
         std::any_of(kernels_.begin(), kernels_.end(), [&](const CudaLinearKernel& kernel) {
-          return CudaLinearReadsDequantized(spec_, kernel.config.body);
+          return CudaLinearReadsDequantized(product_, kernel.config.body);
         });
     if (dequantizes) {
       entries_.push_back(
@@ -66,15 +72,23 @@ class CudaLinear : public CudaKernel {
       *rows = {std::move(kernel), entries_.size()};
       entries_.push_back(rows->kernel->entries()[0]);
     };
-    add(std::move(norm), &norm_);
+    add(std::move(head), &head_);
     add(std::move(act), &act_);
+    splits_scales_ = IsE4m3Product(product_);
+    rows_ = entries_.size();
+    if (splits_scales_) entries_.push_back(CudaE4m3Rows(spec_));
+  }
+
+  // What bodies compute: the spec's own product, or that of numbers of f8e4m3.
+  static LinearSpec ProductOf(const LinearSpec& spec, const CudaLimits& limits) {
+    return CudaLinearIsE4m3(spec, limits) ? CudaE4m3Product(spec) : spec;
   }
 
   CudaLaunches Launches(int64_t rows) const override {
-    const size_t chosen = ChooseCudaLinear(spec_, kernels_, rows, limits_.multiprocessors);
+    const size_t chosen = ChooseCudaLinear(product_, kernels_, rows, limits_.multiprocessors);
     const CudaLinearConfig& config = kernels_[chosen].config;
     const CudaLinearLaunch plan =
-        PlanCudaLinear(spec_, kernels_[chosen], rows, limits_.multiprocessors);
+        PlanCudaLinear(product_, kernels_[chosen], rows, limits_.multiprocessors);
     CudaLaunches launches{{}, plan.workspace_bytes};
     const auto reserve = [&launches](int64_t bytes) {
       constexpr int64_t kAlignment = 256;
@@ -86,7 +100,7 @@ class CudaLinear : public CudaKernel {
     };
     Operands operands{{Kind::kOperand, 0}, {Kind::kOperand, 1}, {Kind::kOperand, places_.y}};
     const bool few = config.body == CudaLinearConfig::kFew;
-    if (CudaLinearReadsDequantized(spec_, config.body)) {
+    if (CudaLinearReadsDequantized(product_, config.body)) {
       operands.weight = reserve(spec_.weight_rows() * spec_.k * 2);
       CudaLaunch dequantize;
       dequantize.entry = dequantize_;
@@ -94,14 +108,29 @@ class CudaLinear : public CudaKernel {
       dequantize.arguments = {{Kind::kOperand, 1}, operands.weight};
       launches.launches.push_back(std::move(dequantize));
     }
-    if (norm_.kernel != nullptr && !config.norm) {
+    if (head_.kernel != nullptr && !config.norm) {
       std::vector<CudaArgument> own = {operands.x};
-      for (int64_t parameter : {places_.norm_weight, places_.norm_bias}) {
+      for (int64_t parameter : {places_.norm_weight, places_.norm_bias, places_.scale}) {
         if (parameter >= 0) own.push_back({Kind::kOperand, parameter});
       }
       operands.x = reserve(rows * spec_.k * 2);
       own.push_back(operands.x);
-      launches.launches.push_back(norm_.Launch(rows, own));
+      launches.launches.push_back(head_.Launch(rows, own));
+    }
+    if (splits_scales_) {
+      CudaLaunch numbers;
+      numbers.entry = rows_;
+      numbers.grid = static_cast<int>(rows);
+      numbers.arguments = {operands.x};
+      for (int64_t parameter : {places_.norm_weight, places_.norm_bias, places_.scale}) {
+        numbers.arguments.push_back({Kind::kOperand, parameter});
+      }
+      operands.x = reserve(CudaE4m3RowBytes(spec_, rows));
+      operands.x_scales = reserve(CudaE4m3ScaleBytes(spec_, rows));
+      numbers.arguments.push_back(operands.x);
+      numbers.arguments.push_back(operands.x_scales);
+      numbers.arguments.push_back({Kind::kInt32, (rows + 7) / 8 * 8});
+      launches.launches.push_back(std::move(numbers));
     }
     const bool acts_after = act_.kernel != nullptr && !config.act;
     if (acts_after) operands.y = reserve(rows * RowBytes(spec_.y, spec_.weight_rows()));
@@ -120,6 +149,7 @@ class CudaLinear : public CudaKernel {
   // Where a body's are.
   struct Operands {
     CudaArgument x, weight, y;
+    CudaArgument x_scales = {};  // of f8e4m3
   };
 
   // `last`: whole_tiles, or of kFew the first row.
@@ -130,10 +160,10 @@ class CudaLinear : public CudaKernel {
     launch.entry = entry;
     launch.grid = grid;
     if (CudaLinearTakesMaps(config.body)) {
-      launch.tensor_maps = {{operands.x, rows, spec_.k, CudaLinearBoxRows(config, rows)}};
+      launch.tensor_maps = {{operands.x, rows, product_.k, CudaLinearBoxRows(config, rows)}};
       launch.arguments = {{Kind::kTensorMap, 0}, operands.weight};
-      if (!CudaLinearReadsBlocks(spec_, config.body)) {
-        launch.tensor_maps.push_back({operands.weight, spec_.weight_rows(), spec_.k,
+      if (!CudaLinearReadsBlocks(product_, config.body)) {
+        launch.tensor_maps.push_back({operands.weight, spec_.weight_rows(), product_.k,
                                       config.tile_rows, false, config.act && spec_.gated});
         launch.arguments[1] = {Kind::kTensorMap, 1};
       }
@@ -150,8 +180,12 @@ class CudaLinear : public CudaKernel {
     launch.arguments.push_back({Kind::kInt32, rows});
     launch.arguments.push_back({Kind::kInt32, last});
     if (config.body != CudaLinearConfig::kFew) {
-      launch.arguments.push_back({Kind::kInt32, CudaLinearBodySpec(spec_, config).n});
-      launch.arguments.push_back({Kind::kInt32, spec_.k});
+      launch.arguments.push_back({Kind::kInt32, CudaLinearBodySpec(product_, config).n});
+      launch.arguments.push_back({Kind::kInt32, product_.k});
+    }
+    if (splits_scales_) {
+      launch.arguments.push_back(operands.x_scales);
+      launch.arguments.push_back({Kind::kOperand, 1});
     }
     if (config.norm) {
       add_operand(places_.norm_weight);
@@ -160,22 +194,24 @@ class CudaLinear : public CudaKernel {
     return launch;
   }
 
-  const LinearSpec spec_;
+  const LinearSpec spec_, product_;
   const Places places_;
   const CudaLimits limits_;
   const std::vector<CudaLinearKernel> kernels_;
-  size_t dequantize_ = 0;
-  Rows norm_, act_;  // where the spec has them
+  size_t dequantize_ = 0, rows_ = 0;  // entries of their own
+  Rows head_, act_;  // what comes before and after the product, where the spec has it
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spec,
                                                            const CudaLimits& limits) {
-  QUIRE_ASSIGN_OR_RETURN(std::vector<CudaLinearKernel> kernels, CudaLinearKernels(spec, limits));
-  std::unique_ptr<CudaKernel> norm, act;
-  if (spec.norm.has_value()) {
-    QUIRE_ASSIGN_OR_RETURN(norm, MakeCudaRow(CudaLinearNormRows(spec), limits));
+  const bool is_e4m3 = CudaLinearIsE4m3(spec, limits);
+  QUIRE_ASSIGN_OR_RETURN(std::vector<CudaLinearKernel> kernels,
+                         CudaLinearKernels(is_e4m3 ? CudaE4m3Product(spec) : spec, limits));
+  std::unique_ptr<CudaKernel> head, act;
+  if (!is_e4m3 && (spec.norm.has_value() || spec.quantize.has_value())) {
+    QUIRE_ASSIGN_OR_RETURN(head, MakeCudaRow(CudaLinearHeadRows(spec), limits));
   }
   const bool acts_after =
       std::any_of(kernels.begin(), kernels.end(),
@@ -183,7 +219,7 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spe
   if (spec.act != LinearAct::kNone && acts_after) {
     QUIRE_ASSIGN_OR_RETURN(act, MakeCudaRow(CudaLinearActRows(spec), limits));
   }
-  return std::make_unique<CudaLinear>(spec, limits, std::move(kernels), std::move(norm),
+  return std::make_unique<CudaLinear>(spec, limits, std::move(kernels), std::move(head),
                                       std::move(act));
 }
 

@@ -36,25 +36,35 @@ absl::string_view OpText(LinearAct act) {
 
 }  // namespace
 
-RowSpec CudaLinearNormRows(const LinearSpec& spec) {
-  const NormSpec& norm = *spec.norm;
-  const bool is_rms = norm.kind == NormSpec::Kind::kRms;
+RowSpec CudaLinearHeadRows(const LinearSpec& spec) {
   const std::string rows = absl::StrCat("[T,", spec.k, "]");
-  std::string parameters, operands, attributes = absl::StrCat("eps=", Exactly(norm.eps));
-  for (const auto& [name, dtype] : {std::pair("w", norm.weight), std::pair("b", norm.bias)}) {
-    if (!dtype.has_value()) continue;
-    absl::StrAppend(&parameters, ", %", name, ": ", DTypeText(*dtype), "[", spec.k, "]");
-    absl::StrAppend(&operands, ", %", name);
+  std::string parameters, body;
+  if (spec.norm.has_value()) {
+    const NormSpec& norm = *spec.norm;
+    const bool is_rms = norm.kind == NormSpec::Kind::kRms;
+    std::string operands, attributes = absl::StrCat("eps=", Exactly(norm.eps));
+    for (const auto& [name, dtype] : {std::pair("w", norm.weight), std::pair("b", norm.bias)}) {
+      if (!dtype.has_value()) continue;
+      absl::StrAppend(&parameters, ", %", name, ": ", DTypeText(*dtype), "[", spec.k, "]");
+      absl::StrAppend(&operands, ", %", name);
+    }
+    if (is_rms) absl::StrAppend(&attributes, ", weight_offset=", Exactly(norm.weight_offset));
+    body = absl::Substitute("  %n = $0 %f$1 {$2} : f32$3\n  %y = cast %n : $4$3\n",
+                            is_rms ? "rms_norm" : "layer_norm", operands, attributes, rows,
+                            DTypeText(spec.x));
   }
-  if (is_rms) absl::StrAppend(&attributes, ", weight_offset=", Exactly(norm.weight_offset));
-  return {
-      absl::Substitute("func @row(%x: $0$1$2) {\n"
-                       "  %f = cast %x : f32$1\n"
-                       "  %n = $3 %f$4 {$5} : f32$1\n"
-                       "  %y = cast %n : $0$1\n"
-                       "  return %y\n}\n",
-                       DTypeText(spec.x), rows, parameters, is_rms ? "rms_norm" : "layer_norm",
-                       operands, attributes)};
+  if (spec.quantize.has_value()) {
+    const QuantizeSpec& quantize = *spec.quantize;
+    if (quantize.has_scale) absl::StrAppend(&parameters, ", %s: f32[1]");
+    if (spec.norm.has_value()) absl::StrAppend(&body, "  %g = cast %y : f32", rows, "\n");
+    absl::SubstituteAndAppend(
+        &body, "  %q = quantize $0$1 {columns=$2, most=$3} : f32$4\n  %z = cast %q : $5$4\n",
+        spec.norm.has_value() ? "%g" : "%f", quantize.has_scale ? ", %s" : "", quantize.columns,
+        Exactly(quantize.most), rows, DTypeText(spec.x));
+  }
+  return {absl::Substitute("func @row(%x: $0$1$2) {\n  %f = cast %x : f32$1\n$3  return $4\n}\n",
+                           DTypeText(spec.x), rows, parameters, body,
+                           spec.quantize.has_value() ? "%z" : "%y")};
 }
 
 RowSpec CudaLinearActRows(const LinearSpec& spec) {

@@ -1,5 +1,5 @@
 // What a linear leaves to row kernels where its body is one for many rows: the norm before it, the
-// activation after it.
+// activation after it; and x as numbers of f8e4m3 by scales.
 #ifndef QUIRE_CODEGEN_CUDA_LINEAR_ROWS_H_
 #define QUIRE_CODEGEN_CUDA_LINEAR_ROWS_H_
 
@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// Of x, its weight, its bias (as far as the norm has them), to x's type. REQUIRES: spec.norm.
-RowSpec CudaLinearNormRows(const LinearSpec& spec);
+// Of x, the norm's weight, its bias, the scale (as far as the spec has them), to x's type.
+// REQUIRES: spec.norm or spec.quantize.
+RowSpec CudaLinearHeadRows(const LinearSpec& spec);
 
 // Of the product in y's type, to y. REQUIRES: spec.act.
 RowSpec CudaLinearActRows(const LinearSpec& spec);

@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "codegen/cuda/linear_e4m3.h"
 #include "codegen/cuda/linear_parts.h"
 #include "codegen/cuda/row_emit.h"
 #include "codegen/cuda/tensor_core_model.h"
@@ -16,6 +17,8 @@ absl::string_view ElementText(DType dtype) {
       return "Bf16";
     case DType::kF16:
       return "F16";
+    case DType::kF8E4M3:
+      return "E4m3Pair";
     default:
       return "F32";
   }
@@ -28,6 +31,12 @@ std::string FoursText(DType weight) {
 }
 
 std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
+  if (IsE4m3Product(spec)) {
+    return config.body == CudaLinearConfig::kNarrow
+               ? absl::StrCat("LinearE4m3Narrow<", config.rows, ", ", config.tile_rows, ", ",
+                              config.stages, ">")
+               : absl::StrCat("LinearE4m3Warpgroup<", config.tile_rows, ", ", config.stages, ">");
+  }
   const bool narrow = config.body == CudaLinearConfig::kNarrow;
   const std::string sizes =
       absl::StrCat(config.rows, ", ", narrow ? config.tile_rows : config.groups, ", ",
@@ -49,21 +58,6 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
                           BoolText(config.chained), ">");
   }
   return "";
-}
-
-// The norm of x, in constants of linear_norm.cuh.
-std::string NormText(const LinearSpec& spec) {
-  if (!spec.norm.has_value()) return "";
-  const NormSpec& norm = *spec.norm;
-  return absl::StrCat(
-      "using NormWeight = ", ElementText(norm.weight.value_or(DType::kF32)),
-      ";\nusing NormBias = ", ElementText(norm.bias.value_or(DType::kF32)), ";\n",
-      "constexpr bool kNormHasWeight = ", BoolText(norm.weight.has_value()),
-      ", kNormHasBias = ", BoolText(norm.bias.has_value()),
-      ", kNormCentres = ", BoolText(norm.kind == NormSpec::Kind::kLayer), ";\n",
-      "constexpr float kNormPerElement = ", FloatText(1.0 / static_cast<double>(spec.k)),
-      ", kNormEps = ", FloatText(norm.eps), ", kNormOffset = ", FloatText(norm.weight_offset),
-      ";\n");
 }
 
 // The activation, a function of math.cuh.
@@ -120,14 +114,22 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
              "k});\n}\n";
     case CudaLinearConfig::kNarrow:
     case CudaLinearConfig::kWarpgroup: {
-      const bool blocks = CudaLinearReadsBlocks(spec, body);
+      const bool blocks = CudaLinearReadsBlocks(spec, body), e4m3 = IsE4m3Product(spec);
       return absl::StrCat(
           "(const __grid_constant__ TensorMap x, ",
           blocks ? "const Element* weight" : "const __grid_constant__ TensorMap weight",
           ",\n    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
-          "    int rows, int whole_tiles, int n, int k) {\n  Body::Run({nullptr, ",
-          blocks ? "weight" : "nullptr", ", bias, residual, y, workspace, rows, whole_tiles, ",
-          spec.gated ? "2 * n" : "n", ", k}, x", blocks ? "" : ",\n            weight", ");\n}\n");
+          "    int rows, int whole_tiles, int n, int k",
+          e4m3 ? ", const float* x_scales, const uint8_t* numbers" : "", ") {\n",
+          // Behind the numbers.
+          e4m3 ? absl::StrCat("  const auto* weight_scales = reinterpret_cast<const float*>(\n"
+                              "      numbers + int64_t{",
+                              spec.gated ? "2 * n" : "n", "} * k * 2);\n")
+               : "",
+          "  Body::Run({nullptr, ", blocks ? "weight" : "nullptr",
+          ", bias, residual, y, workspace, rows, whole_tiles, ", spec.gated ? "2 * n" : "n",
+          e4m3 ? ", k, 0, nullptr, nullptr, x_scales, weight_scales}, x" : ", k}, x",
+          blocks ? "" : ",\n            weight", ");\n}\n");
     }
   }
   return "";
@@ -160,8 +162,8 @@ std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
 // What one has that is made for one linear.
 std::string FewText(const LinearSpec& spec) {
   return absl::StrCat(
-      "constexpr int kN = ", spec.n, ", kK = ", spec.k, ";\n",  //
-      ActText(spec), NormText(spec),                            //
+      "constexpr int kN = ", spec.n, ", kK = ", spec.k, ";\n",         //
+      ActText(spec), spec.norm.has_value() ? CudaNormText(spec) : "",  //
       "#include \"", spec.norm.has_value() ? "linear_norm.cuh\"\n#include \"" : "",
       IsBlockType(spec.weight) ? "linear_few_blocks.cuh\"\n" : "linear_few.cuh\"\n");
 }
@@ -169,10 +171,14 @@ std::string FewText(const LinearSpec& spec) {
 // What one has that serves every n and k, with a residual or without.
 std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
   const bool blocks = CudaLinearReadsBlocks(spec, config.body);
-  return absl::StrCat("constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
-                      "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n",
-                      ActText(spec), blocks ? "#include \"linear_blocks_ring.cuh\"\n" : "",
-                      "#include \"linear_", CudaLinearBodyText(config.body), ".cuh\"\n");
+  return absl::StrCat(
+      "constexpr int kArrivalBytes = ", kCudaZeroBytes, ";\n",
+      "constexpr bool kStoresEights = ", BoolText(spec.n % 8 == 0), ";\n", ActText(spec),
+      IsE4m3Product(spec)
+          ? absl::StrCat("constexpr bool kRowScales = ", BoolText(spec.row_scales), ";\n")
+          : "",
+      blocks ? "#include \"linear_blocks_ring.cuh\"\n" : "", "#include \"linear_",
+      IsE4m3Product(spec) ? "e4m3_" : "", CudaLinearBodyText(config.body), ".cuh\"\n");
 }
 
 }  // namespace
@@ -192,6 +198,7 @@ absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body) {
 }
 
 int64_t CudaLinearGrain(DType weight) {
+  if (weight == DType::kF8E4M3) return cuda_linear::kStageK;  // pairs
   return IsBlockType(weight) ? InfoOf(weight).block_elements : kTensorCoreStep;
 }
 
@@ -207,11 +214,25 @@ int64_t CudaLinearCopyK(const LinearSpec& spec) {
   return cuda_linear::kStageK;
 }
 
+std::string CudaNormText(const LinearSpec& spec) {
+  const NormSpec norm = spec.norm.value_or(NormSpec());
+  return absl::StrCat(
+      "using NormWeight = ", ElementText(norm.weight.value_or(DType::kF32)),
+      ";\nusing NormBias = ", ElementText(norm.bias.value_or(DType::kF32)), ";\n",
+      "constexpr bool kNormHasWeight = ", BoolText(norm.weight.has_value()),
+      ", kNormHasBias = ", BoolText(norm.bias.has_value()),
+      ", kNormCentres = ", BoolText(norm.kind == NormSpec::Kind::kLayer), ";\n",
+      "constexpr float kNormPerElement = ", FloatText(1.0 / static_cast<double>(spec.k)),
+      ", kNormEps = ", FloatText(norm.eps), ", kNormOffset = ", FloatText(norm.weight_offset),
+      ";\n");
+}
+
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const CudaLinearConfig& config = kernel.config;
   const bool few = config.body == CudaLinearConfig::kFew;
   return absl::StrCat("// ", few ? SpecText(spec) : SharedSpecText(spec, config.body), "\n",  //
                       "#include \"prelude.cuh\"\n",                                           //
+                      IsE4m3Product(spec) ? "#include \"hopper.cuh\"\n" : "",                 //
                       spec.act == LinearAct::kNone ? "" : "#include \"math.cuh\"\n",          //
                       CommonText(spec, kernel),                                               //
                       few ? FewText(spec) : ManyText(spec, config),                           //

@@ -13,6 +13,9 @@ namespace quire {
 // "few", "tile", "warpgroup": linear_....cuh.
 absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body);
 
+// The norm of x, in constants of linear_norm.cuh.
+std::string CudaNormText(const LinearSpec& spec);
+
 // What parts of K begin at multiples of: a tensor-core step, or the weight's block.
 int64_t CudaLinearGrain(DType weight);
 

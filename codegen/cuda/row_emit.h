@@ -88,6 +88,7 @@ class CudaRowEmitter {
   std::string EvaluateArgument(const Op& arg, const Place& place);
   std::string EvaluatePointwise(const Op& op, const Place& place);
   std::string EvaluateNorm(const Op& op, const Place& place);
+  std::string EvaluateQuantize(const Op& op, const Place& place);
   std::string EvaluateConcat(const Op& op, const Place& place);
   std::string EvaluateEmbed(const Op& op, const Place& place);
   Statistics StatisticsOf(const Op& norm);

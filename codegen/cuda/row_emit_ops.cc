@@ -127,6 +127,8 @@ std::string CudaRowEmitter::EvaluateNew(const Op& op, const Place& place) {
     case OpKind::kRmsNorm:
     case OpKind::kLayerNorm:
       return EvaluateNorm(op, place);
+    case OpKind::kQuantize:
+      return EvaluateQuantize(op, place);
     case OpKind::kRope:
       return EvaluateRope(op, place);
     default:
@@ -228,6 +230,15 @@ std::string CudaRowEmitter::EvaluateNorm(const Op& op, const Place& place) {
                 : Define("Vec", absl::StrCat("Mul(", value, ", ", weight, ")"));
   }
   return RoundedTo(op, value, false);
+}
+
+std::string CudaRowEmitter::EvaluateQuantize(const Op& op, const Place& place) {
+  const std::string scale =
+      op.num_operands() > 1
+          ? Define("float", absl::StrCat("LoadGlobal(a", argument_of_.at(op.operand(1)), ")"), true)
+          : StatisticsOf(op).inverse;
+  const std::string x = Evaluate(*op.operand(0), place);
+  return RoundedTo(op, Define("Vec", absl::StrCat("Quantized(", x, ", ", scale, ")")), false);
 }
 
 std::string CudaRowEmitter::EvaluateConcat(const Op& op, const Place& place) {

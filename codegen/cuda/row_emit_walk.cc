@@ -130,15 +130,23 @@ void CudaRowEmitter::AddChunk(const Op& norm, bool squares, const std::vector<Sp
   for (const Spot& spot : spots) {
     const std::string vector =
         squares ? Centred(norm, spot.place) : Evaluate(*norm.operand(0), spot.place);
+    const char* function = norm.Is(OpKind::kQuantize) ? "TakeGreatest"
+                           : squares                  ? "AddSquares"
+                                                      : "AddElements";
     Line(absl::StrCat(spot.condition.empty() ? "" : absl::StrCat("if (", spot.condition, ") "), sum,
-                      " = ", squares ? "AddSquares" : "AddElements", "(", sum, ", ", vector,
-                      ".x);"));
+                      " = ", function, "(", sum, ", ", vector, ".x);"));
   }
 }
 
-// Mean, where there is one, and inverse root, from two sums.
+// Mean, where there is one, and inverse root, from two sums; of a quantize its scale.
 void CudaRowEmitter::EmitStatistics(const Op& norm,
                                     const std::function<std::string(bool squares)>& sum) {
+  if (norm.Is(OpKind::kQuantize)) {
+    const std::string most = FloatText(norm.Float(AttrKind::kMost));
+    const std::string scale = absl::StrCat("ScaleOf(", sum(true), ", ", most, ")");
+    scopes_.back().statistics[&norm].inverse = Define("float", scale);
+    return;
+  }
   const std::string per_element =
       FloatText(1.0 / static_cast<double>(norm.type.extents.back().value()));
   Statistics& statistics = scopes_.back().statistics[&norm];
@@ -153,6 +161,7 @@ void CudaRowEmitter::EmitStatistics(const Op& norm,
 }
 
 void CudaRowEmitter::EmitRowNorm(const Op& norm, const RowWalk& walk) {
+  const bool is_greatest = norm.Is(OpKind::kQuantize);
   EmitStatistics(norm, [&](bool squares) {
     if (plan_.row_threads == kWarp) {
       std::vector<std::string> sums;
@@ -163,7 +172,7 @@ void CudaRowEmitter::EmitRowNorm(const Op& norm, const RowWalk& walk) {
       });
       const std::string all = NewName("s");
       Line(absl::StrCat("const float ", all, "[] = {", absl::StrJoin(sums, ", "), "};"));
-      return absl::StrCat("SumOfWarp(", all, ")");
+      return absl::StrCat("SumOfWarp", is_greatest ? "<GreatestTree>(" : "(", all, ")");
     }
     const std::string place =
         sums_++ % 2 == 0 ? "scratch" : absl::StrCat("scratch + ", scratch_floats_);
@@ -172,11 +181,12 @@ void CudaRowEmitter::EmitRowNorm(const Op& norm, const RowWalk& walk) {
       const std::string sum = NewName("s");
       Line(absl::StrCat("float ", sum, " = 0;"));
       AddChunk(norm, squares, spots, sum);
-      Line(absl::StrCat("PutSum<", plan_.row_threads, ", ", groups, ">(", place, ", ", chunk, ", ",
-                        sum, ");"));
+      Line(absl::StrCat("PutSum<", plan_.row_threads, ", ", groups,
+                        is_greatest ? ", GreatestTree>(" : ">(", place, ", ", chunk, ", ", sum,
+                        ");"));
     });
     Line("SyncBlock();");
-    return absl::StrCat("Total<", groups, ">(", place, ")");
+    return absl::StrCat("Total<", groups, is_greatest ? ", GreatestTree>(" : ">(", place, ")");
   });
 }
 
@@ -187,7 +197,8 @@ void CudaRowEmitter::EmitSegmentNorm(const Op& norm, const RowWalk& walk, const 
     WalkChunks(walk, unit, [&](const std::string&, const std::vector<Spot>& spots) {
       AddChunk(norm, squares, spots, sum);
     });
-    return absl::StrCat("SumOfLanes<", walk.lanes, ">(", sum, ")");
+    return absl::StrCat("SumOfLanes<", walk.lanes,
+                        norm.Is(OpKind::kQuantize) ? ", GreatestTree>(" : ">(", sum, ")");
   });
 }
 

@@ -18,11 +18,16 @@ constexpr int64_t kMostChunks = 4;  // of a thread that keeps its elements in re
 
 constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-bool IsNorm(const Op& op) { return op.Is(OpKind::kRmsNorm) || op.Is(OpKind::kLayerNorm); }
+bool IsNorm(const Op& op) {
+  return op.Is(OpKind::kRmsNorm) || op.Is(OpKind::kLayerNorm) ||
+         (op.Is(OpKind::kQuantize) && op.num_operands() == 1);
+}
 
 int64_t LastExtent(const Op& op) { return op.type.extents.back().value(); }
-bool IsRowNorm(const Op& op) { return IsNorm(op) && ElementsOf(op) == LastExtent(op); }
+bool IsRowNorm(const Op& op) { return IsNorm(op) && ElementsOf(op) == NormedElements(op); }
 bool IsSegmentNorm(const Op& op) { return IsNorm(op) && !IsRowNorm(op); }
+// Of a segment of a norm's, or a rope's.
+int64_t SegmentOf(const Op& op) { return IsNorm(op) ? NormedElements(op) : LastExtent(op); }
 
 int64_t TurnedDims(const Op& rope) {
   const int64_t dims = rope.Int(AttrKind::kDims);
@@ -51,7 +56,7 @@ int VectorOf(const Func& func) {
       continue;
     }
     whole(ElementsOf(*op));
-    if (IsNorm(*op) || op->Is(OpKind::kExpandHeads)) whole(LastExtent(*op));
+    if (IsNorm(*op) || op->Is(OpKind::kExpandHeads)) whole(SegmentOf(*op));
     if (op->Is(OpKind::kRope)) {
       const int64_t dims = TurnedDims(*op);
       whole(LastExtent(*op));
@@ -105,10 +110,10 @@ class Planner {
   absl::Status ChooseThreads() {
     for (const auto& op : func_.ops()) {
       if (!IsRowNorm(*op)) continue;
-      const int64_t chunks = DivideUp(LastExtent(*op), kNormChunk);
+      const int64_t chunks = DivideUp(SegmentOf(*op), kNormChunk);
       if (chunks > int64_t{kMostThreads} * kWarp) {
         return absl::UnimplementedError(absl::StrCat("cuda: row kernel: %", op->name, ": ",
-                                                     op->def().mnemonic, " over ", LastExtent(*op),
+                                                     op->def().mnemonic, " over ", SegmentOf(*op),
                                                      " elements\n  allowed: 262144"));
       }
       if (chunks <= kWarp * kMostChunks) continue;
@@ -146,7 +151,7 @@ class Planner {
     walk.length = ElementsOf(value);
     if (anchors.empty()) {
       for (const auto& op : func_.ops()) {
-        if (!IsRowNorm(*op) || LastExtent(*op) != walk.length) continue;
+        if (!IsRowNorm(*op) || SegmentOf(*op) != walk.length) continue;
         const RowWalk row = RowWalkOf(walk.length);
         if (row.chunks <= kMostChunks) return row;
       }
@@ -157,7 +162,7 @@ class Planner {
         **std::max_element(anchors.begin(), anchors.end(),
                            [&](const Op* a, const Op* b) { return order_.at(a) < order_.at(b); });
     walk.kind = RowWalk::Kind::kSegments;
-    walk.length = LastExtent(anchor);
+    walk.length = SegmentOf(anchor);
     walk.segments = ElementsOf(anchor) / walk.length;
     walk.pairs = std::any_of(anchors.begin(), anchors.end(), [&](const Op* op) {
       return op->Is(OpKind::kRope) && LastExtent(*op) == walk.length && IsPairable(*op);
@@ -176,7 +181,7 @@ class Planner {
     if (op.Is(OpKind::kArg) || plan_.staged.count(&op) != 0) return;
     if (!seen.insert({&op, same_place}).second) return;
     if (IsSegmentNorm(op)) {
-      if (!same_place || walk.kind != RowWalk::Kind::kSegments || walk.length != LastExtent(op)) {
+      if (!same_place || walk.kind != RowWalk::Kind::kSegments || walk.length != SegmentOf(op)) {
         plan_.staged[&op] = 0;
         return;
       }
@@ -241,7 +246,7 @@ class Planner {
       plan_.staged[&op] = place;
       plan_.steps.push_back(std::move(walk));
     } else if (row_norms_.count(&op) != 0) {
-      RowWalk walk = RowWalkOf(LastExtent(op));
+      RowWalk walk = RowWalkOf(SegmentOf(op));
       walk.norms.push_back(&op);
       VisitAll(*op.operand(0), walk);
       plan_.steps.push_back(std::move(walk));
@@ -269,13 +274,19 @@ class Planner {
 
 }  // namespace
 
+int64_t NormedElements(const Op& op) {
+  const int64_t columns = op.Is(OpKind::kQuantize) ? op.Int(AttrKind::kColumns) : 0;
+  return columns == 0 ? LastExtent(op) : columns;
+}
+
 std::vector<const Op*> SamePlaceOperands(const Op& op) {
   std::vector<const Op*> operands;
   if (IsPointwise(op.kind)) {
     for (const Op* operand : op.operands) {
       if (HasRowExtent(operand->type)) operands.push_back(operand);
     }
-  } else if (IsNorm(op) || op.Is(OpKind::kReshape) || op.Is(OpKind::kRope)) {
+  } else if (IsNorm(op) || op.Is(OpKind::kQuantize) || op.Is(OpKind::kReshape) ||
+             op.Is(OpKind::kRope)) {
     operands.push_back(op.operand(0));
   }
   return operands;

@@ -2,7 +2,8 @@
 // number of rows, so that a row's bits do not depend on it.
 //
 // A value is computed where it is read: what is written to memory (returns, appends) is evaluated
-// in vectors of V neighbouring elements, through all ops above it. Two things need more than that:
+// in vectors of V neighbouring elements, through all ops above it. Two things need more than that,
+// where a quantize by scales that it computes is a norm, too, whose sum is the greatest magnitude:
 //
 // - A norm over the whole row needs a sum over all threads of the row. It is a step of its own;
 //   after it every thread knows mean and inverse.
@@ -61,6 +62,9 @@ struct RowPlan {
   std::vector<RowWalk> last;   // all other sinks; kRow first
   int64_t units = 0;           // of `last`
 };
+
+// Neighbouring elements that a norm, or a quantize by their greatest, is over.
+int64_t NormedElements(const Op& op);
 
 absl::StatusOr<RowPlan> PlanRow(const Func& func);
 

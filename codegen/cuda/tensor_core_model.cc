@@ -8,7 +8,9 @@ namespace quire {
 namespace {
 
 constexpr int kNoExponent = std::numeric_limits<int>::min();
-constexpr int kKeptBits = 25;  // below the largest exponent
+// Places below the largest exponent that a sum has, and its digits.
+constexpr int kKeptBits = 25, kDigits = 24;
+constexpr int kE4m3KeptBits = 13, kE4m3Digits = 14;
 
 // A finite number as +-significand * 2^exponent; `top` is the exponent that alignment goes by.
 struct Term {
@@ -51,6 +53,7 @@ struct Format {
 constexpr Format kF32Format{23, 8};
 constexpr Format kBf16Format{7, 8};
 constexpr Format kF16Format{10, 5};
+constexpr Format kE4m3Format{3, 4};  // of finite numbers
 
 Term Product(const Term& a, const Term& b) {
   Term product;
@@ -61,9 +64,10 @@ Term Product(const Term& a, const Term& b) {
   return product;
 }
 
-// significand * 2^exponent cut to f32 toward zero, infinite from 2^128 on.
-float Truncate(uint64_t significand, int exponent, bool negative) {
+// significand * 2^exponent cut to so many digits and to f32 toward zero, infinite from 2^128 on.
+float Truncate(uint64_t significand, int exponent, bool negative, int digits) {
   const int width = 64 - std::countl_zero(significand);
+  if (const int more = width - digits; more > 0) significand = significand >> more << more;
   // f32 keeps 24 bits, and none below 2^-149.
   const int drop = std::max(width - 24, -149 - exponent);
   if (drop >= 64) return 0;
@@ -79,6 +83,24 @@ float Truncate(uint64_t significand, int exponent, bool negative) {
     bits = static_cast<uint32_t>(field) << 23 | (static_cast<uint32_t>(significand) & 0x7fffff);
   }
   return std::bit_cast<float>(bits | (negative ? 0x80000000u : 0));
+}
+
+// The terms' sum; of none that is not zero, 0.
+float SumOf(const Term* terms, int count, int kept_bits, int digits) {
+  int top = kNoExponent;
+  for (int i = 0; i < count; ++i) top = std::max(top, terms[i].top);
+  if (top == kNoExponent) return 0;
+  const int unit = top - kept_bits;
+  int64_t sum = 0;  // in units of 2^unit; terms are below 2^(kept_bits + 2) each
+  for (int i = 0; i < count; ++i) {
+    if (terms[i].significand == 0) continue;
+    const int shift = terms[i].exponent - unit;
+    const int64_t aligned = shift >= 0    ? terms[i].significand << shift
+                            : shift > -63 ? terms[i].significand >> -shift
+                                          : 0;
+    sum += terms[i].negative ? -aligned : aligned;
+  }
+  return Truncate(static_cast<uint64_t>(sum < 0 ? -sum : sum), unit, sum < 0, digits);
 }
 
 }  // namespace
@@ -108,21 +130,21 @@ float TensorCoreStep(DType dtype, const uint16_t* a, const uint16_t* b, float c)
     terms[i] = Product(format.Decode(a[i]), format.Decode(b[i]));
   }
   terms[kTensorCoreStep] = kF32Format.Decode(c_bits);
-  int top = kNoExponent;
-  for (const Term& term : terms) top = std::max(top, term.top);
-  if (top == kNoExponent) return 0;
+  return SumOf(terms, kTensorCoreStep + 1, kKeptBits, kDigits);
+}
 
-  const int unit = top - kKeptBits;
-  int64_t sum = 0;  // in units of 2^unit; 17 terms below 2^27 each
-  for (const Term& term : terms) {
-    if (term.significand == 0) continue;
-    const int shift = term.exponent - unit;
-    const int64_t aligned = shift >= 0    ? term.significand << shift
-                            : shift > -63 ? term.significand >> -shift
-                                          : 0;
-    sum += term.negative ? -aligned : aligned;
+float TensorCoreE4m3Step(const uint8_t* a, const uint8_t* b, float c) {
+  const uint32_t c_bits = std::bit_cast<uint32_t>(c);
+  bool nan = kF32Format.IsNan(c_bits);
+  Term terms[kE4m3Step + 1];
+  for (int i = 0; i < kE4m3Step; ++i) {
+    nan |= (a[i] & 0x7f) == 0x7f || (b[i] & 0x7f) == 0x7f;
+    terms[i] = Product(kE4m3Format.Decode(a[i]), kE4m3Format.Decode(b[i]));
   }
-  return Truncate(static_cast<uint64_t>(sum < 0 ? -sum : sum), unit, sum < 0);
+  if (nan) return std::bit_cast<float>(0x7fffffffu);
+  if (kF32Format.IsInf(c_bits)) return c;
+  terms[kE4m3Step] = kF32Format.Decode(c_bits);
+  return SumOf(terms, kE4m3Step + 1, kE4m3KeptBits, kE4m3Digits);
 }
 
 float TensorCoreChain(DType dtype, const uint16_t* a, const uint16_t* b, int64_t k, float c) {

@@ -7,7 +7,12 @@
 // exactly and cuts the sum to f32 toward zero. Subnormals count; a sum of zero is +0; any NaN is
 // 0x7fffffff.
 //
-// Source: measured on an H200; none of 540,672 steps differed. Other architectures may differ.
+// A step of numbers of f8e4m3 is of 32 products, of wgmma k32 alone (other instructions have other
+// bits), for any operands' places and widths: likewise, but what lies 13 places below the largest
+// exponent is dropped, and the sum is cut to 14 digits.
+//
+// Source: measured on an H200; none of 540,672 steps differed, and none of 294,912 of f8e4m3. Other
+// architectures may differ.
 #ifndef QUIRE_CODEGEN_CUDA_TENSOR_CORE_MODEL_H_
 #define QUIRE_CODEGEN_CUDA_TENSOR_CORE_MODEL_H_
 
@@ -24,6 +29,9 @@ float TensorCoreStep(DType dtype, const uint16_t* a, const uint16_t* b, float c)
 
 // The chain of `k` / 16 steps in order of k. REQUIRES: k is a multiple of 16.
 float TensorCoreChain(DType dtype, const uint16_t* a, const uint16_t* b, int64_t k, float c = 0);
+
+inline constexpr int kE4m3Step = 32;
+float TensorCoreE4m3Step(const uint8_t* a, const uint8_t* b, float c);
 
 }  // namespace quire
 

@@ -52,6 +52,8 @@ absl::Status Dispatch(const Call& call) {
       return RmsNorm(call);
     case OpKind::kLayerNorm:
       return LayerNorm(call);
+    case OpKind::kQuantize:
+      return Quantize(call);
     case OpKind::kRope:
       return Rope(call);
     case OpKind::kReshape:

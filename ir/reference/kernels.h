@@ -48,6 +48,9 @@ absl::Status RmsNorm(const Call& call);
 absl::Status LayerNorm(const Call& call);
 absl::Status Rope(const Call& call);
 
+// Of 8-bit products: quantize.cc.
+absl::Status Quantize(const Call& call);
+
 // Shape: shape_ops.cc.
 absl::Status Reshape(const Call& call);
 absl::Status Transpose(const Call& call);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -103,6 +104,55 @@ absl::Status CheckCompressedTensors(const ConfigReader& config, const nlohmann::
   return absl::OkStatus();
 }
 
+using Kind = ActivationRounding::Kind;
+
+absl::StatusOr<ActivationRounding> RoundingOfGroup(const ConfigReader& group) {
+  ActivationRounding rounding;
+  constexpr absl::string_view kActivations = "input_activations";
+  if (!group.Has(kActivations)) return rounding;
+  QUIRE_ASSIGN_OR_RETURN(const ConfigReader x, group.GetObject(kActivations));
+  QUIRE_ASSIGN_OR_RETURN(const int64_t bits, x.GetInt("num_bits"));
+  if (bits != 8) return x.Refuse("num_bits", "is not supported", "8");
+  QUIRE_RETURN_IF_ERROR(Only(x, "type", {"float"}));
+  QUIRE_RETURN_IF_ERROR(OnlyBool(x, "symmetric", true));
+  QUIRE_ASSIGN_OR_RETURN(const std::string strategy, x.GetStringOr("strategy", "tensor"));
+  QUIRE_ASSIGN_OR_RETURN(const bool is_dynamic, x.GetBoolOr("dynamic", false));
+  if (!is_dynamic) {
+    if (strategy != "tensor") return x.Refuse("strategy", "with dynamic=false", "tensor");
+    rounding.kind = Kind::kGiven;
+    return rounding;
+  }
+  rounding.kind = Kind::kComputed;
+  if (strategy == "group") {
+    QUIRE_ASSIGN_OR_RETURN(rounding.columns, x.GetInt("group_size"));
+    if (rounding.columns != kScaleBlock) return x.Refuse("group_size", "is not supported", "128");
+  } else if (strategy != "token") {
+    // Of all rows of a step: a row's result would depend on the others.
+    return x.Refuse("strategy", "with dynamic=true", "token, group");
+  }
+  return rounding;
+}
+
+absl::StatusOr<ActivationRounding> RoundingOfGroups(const ConfigReader& config,
+                                                    const nlohmann::json& json) {
+  QUIRE_ASSIGN_OR_RETURN(const ConfigReader groups, config.GetObject("config_groups"));
+  std::optional<ActivationRounding> all;
+  for (const auto& item : json.at("config_groups").items()) {
+    QUIRE_ASSIGN_OR_RETURN(const ConfigReader group, groups.GetObject(item.key()));
+    QUIRE_ASSIGN_OR_RETURN(const ActivationRounding one, RoundingOfGroup(group));
+    if (all.has_value() && (all->kind != one.kind || all->columns != one.columns)) {
+      return config.Refuse("config_groups", "round activations in different ways", "one way");
+    }
+    all = one;
+  }
+  return all.value_or(ActivationRounding());
+}
+
+absl::StatusOr<ActivationRounding> WithKeepFix(absl::StatusOr<ActivationRounding> rounding) {
+  if (rounding.ok()) return rounding;
+  return WithLine(rounding.status(), "fix", "--activations=keep leaves them as they are");
+}
+
 absl::Status CheckMethod(const ConfigReader& config, const nlohmann::json& json) {
   QUIRE_ASSIGN_OR_RETURN(const std::string method, config.GetString("quant_method"));
   if (method == "compressed-tensors") return CheckCompressedTensors(config, json);
@@ -141,6 +191,30 @@ absl::Status CheckFp8Config(const nlohmann::json& config, absl::string_view file
         "fix", absl::StrCat("if it does not, pass --allow-config-key=", key));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<ActivationRounding> ActivationRoundingOf(const nlohmann::json& config,
+                                                        absl::string_view file) {
+  const ConfigReader root(config, file);
+  QUIRE_ASSIGN_OR_RETURN(const ConfigReader quantization, root.GetObject(kKey));
+  QUIRE_ASSIGN_OR_RETURN(const std::string method, quantization.GetString("quant_method"));
+  if (method == "compressed-tensors") {
+    return WithKeepFix(RoundingOfGroups(quantization, config.at(kKey)));
+  }
+  ActivationRounding rounding;
+  rounding.kind = Kind::kComputed;
+  if (method == "fbgemm_fp8") {
+    QUIRE_ASSIGN_OR_RETURN(rounding.most, quantization.GetFloatOr("activation_scale_ub", 1200));
+    return rounding;
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string scheme,
+                         quantization.GetStringOr("activation_scheme", "dynamic"));
+  if (scheme == "static") {
+    rounding.kind = Kind::kGiven;
+  } else if (quantization.Has("weight_block_size")) {
+    rounding.columns = kScaleBlock;
+  }
+  return rounding;
 }
 
 absl::Status PairScales(TensorIndex* index) {

@@ -178,8 +178,9 @@ absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::P
         continue;
       }
       const DType stored = *ParseDType(target.weights[input.index()]->dtype);
-      QUIRE_RETURN_IF_ERROR(
-          weights_.Want(target, input.index(), TypeRead(kernels_[launch->kernel].spec, i, stored)));
+      QUIRE_RETURN_IF_ERROR(weights_.Want(
+          target, input.index(),
+          TypeRead(kernel.spec, sources_[launch->kernel]->splits_scales(), i, stored)));
     }
   }
   QUIRE_RETURN_IF_ERROR(tables_.Upload(context_));
@@ -210,7 +211,8 @@ absl::StatusOr<CudaProgram::Operand> CudaProgram::Bind(const plan::Operand& oper
         return bound;
       }
       const DType stored = *ParseDType(target.weights[operand.index()]->dtype);
-      bound.weight = weights_.Find(operand.index(), TypeRead(spec, index, stored));
+      bound.weight = weights_.Find(
+          operand.index(), TypeRead(spec, sources_[launch.kernel]->splits_scales(), index, stored));
       return bound;
     }
     case plan::OperandKind::KvLayer:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "ir/plan_check.h"
 #include "ir/status.h"
+#include "ir/weight_scales.h"
 
 namespace quire {
 namespace {
@@ -95,10 +96,10 @@ class Stage {
 
 }  // namespace
 
-DType TypeRead(const KernelSpec& spec, size_t i, DType stored) {
+DType TypeRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored) {
   const auto* linear = std::get_if<LinearSpec>(&spec);
   if (linear == nullptr) return stored;
-  if (i == 1) return linear->weight;
+  if (i == 1) return splits_scales ? DType::kF8E4M3 : linear->weight;
   return linear->bias && i == 2 ? DType::kF32 : stored;
 }
 
@@ -118,12 +119,25 @@ void ConvertFloats(DType from, const uint8_t* source, DType to, uint8_t* target,
   }
 }
 
+void SplitScales(const uint8_t* blocks, int64_t rows, int64_t columns, uint8_t* numbers,
+                 float* scales) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t block = 0; block < columns / kScaleBlock; ++block) {
+      std::memcpy(&scales[block * rows + row], blocks, sizeof(float));
+      std::memcpy(numbers, blocks + sizeof(float), kScaleBlock);
+      blocks += sizeof(float) + kScaleBlock;
+      numbers += kScaleBlock;
+    }
+  }
+}
+
 absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DType dtype) {
   const auto [found, is_new] = places_.try_emplace({index, dtype});
   if (!is_new) return absl::OkStatus();
   const plan::WeightSlotT& slot = *target.weights[index];
   QUIRE_ASSIGN_OR_RETURN(const Type type, TypeOfTensor(slot.dtype, slot.extents));
-  if (type.dtype != dtype && !(IsFloat(type.dtype) && IsFloat(dtype))) {
+  const bool splits = dtype == DType::kF8E4M3 && type.dtype == DType::kF8E4M3_128;
+  if (type.dtype != dtype && !splits && !(IsFloat(type.dtype) && IsFloat(dtype))) {
     return absl::InvalidArgumentError(absl::StrCat("weight ", slot.name, ": its kernel reads ",
                                                    DTypeText(dtype), ", it is ",
                                                    DTypeText(type.dtype)));
@@ -133,7 +147,9 @@ absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DTyp
   const auto stored_bytes = static_cast<int64_t>(BytesOfTensor(type));
   const DTypeInfo& info = InfoOf(type.dtype);
   place.elements = stored_bytes / info.block_bytes * info.block_elements;
-  place.bytes = type.dtype == dtype ? stored_bytes : RowBytes(dtype, place.elements);
+  place.columns = slot.extents.back();
+  // Of scales apart it is as many.
+  place.bytes = type.dtype == dtype || splits ? stored_bytes : RowBytes(dtype, place.elements);
   return absl::OkStatus();
 }
 
@@ -194,11 +210,33 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
       return absl::DataLossError(absl::StrCat("weight ", slot.name, ": ", loaded_bytes,
                                               " bytes\n  allowed: ", stored_bytes));
     }
+    CuDevicePtr to = Find(key.first, key.second);
+    const auto copy = [&](absl::Span<const uint8_t> bytes) -> absl::Status {
+      for (size_t begin = 0; begin < bytes.size(); begin += kStageBytes) {
+        const absl::Span<const uint8_t> part = bytes.subspan(begin, kStageBytes);
+        QUIRE_RETURN_IF_ERROR(
+            stage.Send(to, static_cast<int64_t>(part.size()),
+                       [part](uint8_t* staged) { std::memcpy(staged, part.data(), part.size()); }));
+        to += part.size();
+      }
+      return absl::OkStatus();
+    };
+    if (place->stored == DType::kF8E4M3_128 && key.second == DType::kF8E4M3) {
+      std::vector<uint8_t> blocks;
+      for (const auto& piece : loaded.pieces) {
+        blocks.insert(blocks.end(), piece.begin(), piece.end());
+      }
+      const int64_t rows = place->elements / place->columns;
+      std::vector<uint8_t> numbers(static_cast<size_t>(place->elements));
+      std::vector<float> scales(static_cast<size_t>(place->elements / kScaleBlock));
+      SplitScales(blocks.data(), rows, place->columns, numbers.data(), scales.data());
+      QUIRE_RETURN_IF_ERROR(copy(numbers));
+      return copy({reinterpret_cast<const uint8_t*>(scales.data()), scales.size() * sizeof(float)});
+    }
     // In units of an element where it is converted, otherwise of a byte.
     const bool converts = place->stored != key.second;
     const int64_t to_bytes = converts ? InfoOf(key.second).block_bytes : 1;
     const int64_t from_bytes = converts ? info.block_bytes : 1;
-    CuDevicePtr to = Find(key.first, key.second);
     for (const auto& piece : loaded.pieces) {
       const int64_t count = static_cast<int64_t>(piece.size()) / from_bytes;
       const int64_t most = kStageBytes / to_bytes;

@@ -2,7 +2,8 @@
 //
 // A slot may be wanted in several types (a table that is embedded from and multiplied with); each
 // is a copy of its own. Floats are converted on the way, by the host; blocks are copied as they
-// are. Programs of one target that are loaded from one source share what both of them want.
+// are, but for those of f8e4m3 that are read with their scales apart. Programs of one target that
+// are loaded from one source share what both of them want.
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_WEIGHTS_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_WEIGHTS_H_
 
@@ -46,6 +47,7 @@ class CudaWeights {
   using Key = std::pair<uint32_t, DType>;
   struct Place {
     DType stored;
+    int64_t columns = 0;  // of the last extent
     int64_t elements = 0;
     int64_t offset = 0;
     int64_t bytes = 0;
@@ -69,8 +71,14 @@ struct CudaWeights::Block {
   CudaMemory memory;
 };
 
-// The type in which a kernel reads its input `i`, a weight that the plan has as `stored`.
-DType TypeRead(const KernelSpec& spec, size_t i, DType stored);
+// The type in which a kernel reads its input `i`, a weight that the plan has as `stored`: f8e4m3 of
+// one that has its scales apart (CudaKernel::splits_scales).
+DType TypeRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored);
+
+// f8e4m3_128 [rows, columns] from rows of blocks to all its numbers, and to scales
+// [columns / 128, rows].
+void SplitScales(const uint8_t* blocks, int64_t rows, int64_t columns, uint8_t* numbers,
+                 float* scales);
 
 // `count` floats from one type to another. REQUIRES: both are f32, f16 or bf16.
 void ConvertFloats(DType from, const uint8_t* source, DType to, uint8_t* target, int64_t count);

@@ -177,6 +177,20 @@ void HoldElements(Elements&) {}
 template <typename T>
 constexpr DType kTypeOf = std::is_same_v<T, F16> ? DType::kF16 : DType::kBF16;
 
+struct E4m3Pair {
+  uint16_t bits;
+};
+// One step of 16 elements, or pairs of numbers of f8e4m3.
+template <typename T>
+float Step(const uint16_t* a, const uint16_t* b, float c) {
+  if constexpr (std::is_same_v<T, E4m3Pair>) {
+    return TensorCoreE4m3Step(reinterpret_cast<const uint8_t*>(a),
+                              reinterpret_cast<const uint8_t*>(b), c);
+  } else {
+    return TensorCoreStep(kTypeOf<T>, a, b, c);
+  }
+}
+
 // Each thread computes its own elements.
 template <typename T, int kColumns, int kTransposed = 0>
 struct WarpgroupProduct {
@@ -195,7 +209,7 @@ struct WarpgroupProduct {
         for (int k = 0; k < 16; ++k) {
           b_row[k] = kTransposed == 1 ? OperandElement(b, k, column) : OperandElement(b, column, k);
         }
-        sums[i] = TensorCoreStep(kTypeOf<T>, a_rows[i / 2 % 2], b_row, accumulate ? sums[i] : 0.0f);
+        sums[i] = Step<T>(a_rows[i / 2 % 2], b_row, accumulate ? sums[i] : 0.0f);
       }
     });
   }

@@ -76,6 +76,28 @@ void AddPointwise(Cases& cases) {
       "  return %v0, %v2, %v3\n}\n");
 }
 
+void AddQuantize(Cases& cases) {
+  for (const char* rest : {"", " {most=1.5}", " {columns=128}"}) {
+    for (const int width : {128, 640, 8192}) {
+      cases.Add(
+          "func @row(%0: bf16[T,$0], %1: f32[$0]) {\n"
+          "  %v0 = cast %0 : f32[T,$0]\n"
+          "  %v1 = rms_norm %v0, %1 {eps=0.00001} : f32[T,$0]\n"
+          "  %v2 = cast %v1 : bf16[T,$0]\n"
+          "  %v3 = cast %v2 : f32[T,$0]\n"
+          "  %v4 = quantize %v3$1 : f32[T,$0]\n"
+          "  %v5 = cast %v4 : bf16[T,$0]\n"
+          "  return %v5, %v4\n}\n",
+          width, rest);
+    }
+  }
+  cases.Add(
+      "func @row(%0: f32[T,100], %1: f32[1]) {\n"
+      "  %v0 = quantize %0, %1 : f32[T,100]\n"
+      "  %v1 = quantize %0 : f32[T,100]\n"
+      "  return %v0, %v1\n}\n");
+}
+
 void AddNorms(Cases& cases) {
   // Chunks of a warp, of several, ragged ones.
   for (int n : {1, 8, 15, 64, 576, 1000, 1024, 1032, 2050, 4095, 4096, 9000}) {
@@ -290,6 +312,7 @@ const std::vector<RowSpec>& CudaRowCases() {
     Cases cases;
     AddPointwise(cases);
     AddNorms(cases);
+    AddQuantize(cases);
     AddRopes(cases);
     AddAppends(cases);
     AddShapes(cases);

@@ -36,6 +36,11 @@ double Roundings(const Func& func) {
                     (op->Is(OpKind::kLayerNorm) ? 4 : 1) +
                 8;
         break;
+      case OpKind::kQuantize:
+        // What is computed may fall to another number: a step, of which the greatest has 14.
+        if (!op->operand(0)->Is(OpKind::kArg)) count += 0x1p24 / 14;
+        count += 1;
+        break;
       case OpKind::kRope:
         // 1.5e-7 of an angle's functions, and two products.
         count = count * 1.5 + 8;

@@ -62,6 +62,21 @@ TEST(RowTest, Norms) {
   }
 }
 
+// Scales and quotients are f32 in the reference, too: no number is another one.
+TEST(RowTest, Quantize) {
+  for (const char* attributes : {"", "{most=1.5}", "{columns=16}", "{columns=48, most=0.25}"}) {
+    ExpectMatches({Unary(absl::StrCat("quantize %0 ", attributes), "T,144")}, 1);
+    ExpectMatches({Unary(absl::StrCat("quantize %0 ", attributes), "T,3,48")}, 1);
+  }
+  ExpectMatches({Unary("quantize %0", "T,31")}, 1);
+  ExpectMatches({"func @row(%0: f32[T,72], %1: f32[1]) {\n"
+                 "  %v0 = scale %0 {factor=0} : f32[T,72]\n"
+                 "  %v1 = quantize %v0 : f32[T,72]\n"
+                 "  %v2 = quantize %0, %1 : f32[T,72]\n"
+                 "  return %v1, %v2\n}\n"},
+                1);
+}
+
 std::string RopeText(const std::string& heads, const std::string& attrs,
                      const std::string& factors = "") {
   return absl::Substitute(

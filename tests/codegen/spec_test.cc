@@ -20,6 +20,8 @@ TEST(SpecTest, CanonicalTextIsWhatParsingAndPrintingGive) {
         linear + " norm=rms eps=0.00001 offset=1 norm_w=bf16 norm_b=none act=gelu_tanh gated=1",
         linear + " norm=layer eps=0.5 offset=0 norm_w=f32 norm_b=f16",
         linear + " norm=layer eps=0.5 offset=0 norm_w=none norm_b=none act=relu",
+        linear + " quantize=row most=1200 row_scales=1", linear + " quantize=16 most=0 act=silu",
+        linear + " norm=layer eps=0.5 offset=0 norm_w=none norm_b=none quantize=scale most=0",
         linear + " act=silu", linear + " act=gelu", linear + " act=gelu_quick",
         linear + " act=tanh", linear + " act=sigmoid gated=1"}) {
     const auto spec = ParseSpec(text);

@@ -103,6 +103,26 @@ TEST(TensorCoreModelTest, GivesTheBitsOfAnH200) {
   EXPECT_EQ(lines, 24);
 }
 
+uint8_t Byte(const std::string& hex, size_t at) {
+  return static_cast<uint8_t>(std::stoul(hex.substr(2 * at, 2), nullptr, 16));
+}
+
+// Lines "x weight before after", of an H200: one step of 32 products each.
+TEST(TensorCoreModelTest, GivesTheBitsOfAnH200ForF8E4M3) {
+  std::ifstream file(TestData("codegen/tensor_core_e4m3_steps.txt"));
+  std::string x, weight, before, after;
+  int lines = 0;
+  for (; file >> x >> weight >> before >> after; ++lines) {
+    uint8_t a[kE4m3Step], b[kE4m3Step];
+    ASSERT_EQ(x.size(), 2u * kE4m3Step);
+    for (size_t i = 0; i < kE4m3Step; ++i) a[i] = Byte(x, i), b[i] = Byte(weight, i);
+    const auto c = std::bit_cast<float>(static_cast<uint32_t>(std::stoul(before, nullptr, 16)));
+    EXPECT_EQ(std::bit_cast<uint32_t>(TensorCoreE4m3Step(a, b, c)), std::stoul(after, nullptr, 16))
+        << "line " << lines;
+  }
+  EXPECT_EQ(lines, 120);
+}
+
 TEST(TensorCoreModelTest, AChainFeedsEachStepIntoTheNext) {
   std::vector<uint16_t> a(48), b(48);
   for (size_t i = 0; i < a.size(); ++i) {

@@ -29,5 +29,21 @@ TEST(ReferenceNormTest, LayerNorm) {
            {2.5, -11, 2.5, -11});
 }
 
+// 448 is 64 times 7. In 64ths, of four digits: 3.4 is 217.6, between 208 and 224; 0.001 is 0.064,
+// between 0.0625 and 0.0703.
+TEST(ReferenceNormTest, Quantize) {
+  const Operand x = {"f32[2,4]", {7, 0.001, -3.4, 0.25, 0, 0, 0, 0}};
+  ExpectOp("quantize", {x}, "{columns=0}", "f32[2,4]",
+           {7, 0.0625 / 64, -3.5, 0.25, 0, 0, 0, 0});
+  // Each two by a scale of their own: 3.4 is the greatest, and 0.25 is 32.9 of it, near 32.
+  const double scale = 3.4f / 448;
+  ExpectOp("quantize", {x}, "{columns=2}", "f32[2,4]",
+           {7, 0.0625 / 64, -448 * scale, 32 * scale, 0, 0, 0, 0});
+  // What is past `most`, or 448 of a scale that is given, becomes it: in 128ths.
+  const std::vector<double> in_128ths = {3.5, 0.125 / 128, -3.5, 0.25, 0, 0, 0, 0};
+  ExpectOp("quantize", {x}, "{most=3.5}", "f32[2,4]", in_128ths);
+  ExpectOp("quantize", {x, {"bf16[1]", {0.0078125}}}, "{columns=0}", "f32[2,4]", in_128ths);
+}
+
 }  // namespace
 }  // namespace quire::testing

@@ -125,5 +125,61 @@ TEST(Fp8ConfigTest, WhatWouldChangeTheMathematicsIsRefusedByName) {
   EXPECT_TRUE(Check(R"({"quant_method": "fp8", "twist": 1})", {"quantization_config.twist"}).ok());
 }
 
+absl::StatusOr<ActivationRounding> Rounding(const std::string& quantization) {
+  const auto config =
+      nlohmann::json::parse("{\"quantization_config\": " + quantization + "}", nullptr, false);
+  EXPECT_FALSE(config.is_discarded()) << quantization;
+  return ActivationRoundingOf(config, "config.json");
+}
+
+std::string Groups(const std::string& activations) {
+  return R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"input_activations": )" +
+         activations + "}}}";
+}
+
+TEST(Fp8ConfigTest, SaysHowActivationsAreRounded) {
+  using Kind = ActivationRounding::Kind;
+  const struct {
+    std::string text;
+    Kind kind;
+    int64_t columns;
+    double most;
+  } cases[] = {
+      {R"({"quant_method": "fp8"})", Kind::kComputed, 0, 0},
+      {R"({"quant_method": "fp8", "weight_block_size": [128, 128]})", Kind::kComputed, 128, 0},
+      {R"({"quant_method": "fp8", "activation_scheme": "static"})", Kind::kGiven, 0, 0},
+      {R"({"quant_method": "fbgemm_fp8"})", Kind::kComputed, 0, 1200},
+      {R"({"quant_method": "fbgemm_fp8", "activation_scale_ub": 50.5})", Kind::kComputed, 0, 50.5},
+      {Groups("null"), Kind::kNone, 0, 0},
+      {Groups(R"({"num_bits": 8, "type": "float", "dynamic": true, "strategy": "token"})"),
+       Kind::kComputed, 0, 0},
+      {Groups(R"({"num_bits": 8, "dynamic": true, "strategy": "group", "group_size": 128})"),
+       Kind::kComputed, 128, 0},
+      {Groups(R"({"num_bits": 8, "dynamic": false, "strategy": "tensor"})"), Kind::kGiven, 0, 0},
+  };
+  for (const auto& c : cases) {
+    const absl::StatusOr<ActivationRounding> rounding = Rounding(c.text);
+    ASSERT_TRUE(rounding.ok()) << c.text << rounding.status();
+    EXPECT_EQ(rounding->kind, c.kind) << c.text;
+    EXPECT_EQ(rounding->columns, c.columns) << c.text;
+    EXPECT_EQ(rounding->most, c.most) << c.text;
+  }
+}
+
+// A scale of all rows of a step would have a row's result depend on the others.
+TEST(Fp8ConfigTest, OtherRoundingsOfActivationsAreRefused) {
+  for (const char* activations : {R"({"num_bits": 8, "dynamic": true, "strategy": "tensor"})",
+                                  R"({"num_bits": 4, "dynamic": true, "strategy": "token"})",
+                                  R"({"num_bits": 8, "dynamic": "local", "strategy": "token"})",
+                                  R"({"num_bits": 8, "type": "int", "strategy": "tensor"})",
+                                  R"({"num_bits": 8, "dynamic": true, "strategy": "group",
+                                      "group_size": 64})"}) {
+    const absl::Status status = Rounding(Groups(activations)).status();
+    EXPECT_FALSE(status.ok()) << activations;
+    EXPECT_THAT(status.message(), HasSubstr("config_groups.group_0.input_activations.")) << status;
+    EXPECT_THAT(status.message(), HasSubstr("--activations=keep")) << status;
+  }
+}
+
 }  // namespace
 }  // namespace quire

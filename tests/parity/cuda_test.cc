@@ -1,7 +1,9 @@
 // The whole CUDA path on every fixture, where there is a GPU: logits beside transformers' and bits
 // beside other ways of cutting the same work.
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/driver.h"
@@ -63,7 +65,13 @@ TEST_P(CudaParityTest, EqualsTransformersAtPrefillAndEachStep) {
       all_logits += expected * expected;
     }
   }
-  EXPECT_LE(std::sqrt(all_errors / all_logits), 0.02);
+  // Where linears round what they read to 8 bits, to numbers of four, what differs at all from what
+  // transformers rounds may fall to another: off by 2^-4 / sqrt(3), two of them by sqrt(2) of that,
+  // and the four inputs of a layer's linears by twice that.
+  const bool quantizes =
+      std::any_of(loaded->target->kernels.begin(), loaded->target->kernels.end(),
+                  [](const auto& kernel) { return absl::StrContains(kernel->spec, "quantize"); });
+  EXPECT_LE(std::sqrt(all_errors / all_logits), quantizes ? 0.102 : 0.02);
   RecordProperty("relative_error", absl::StrCat(std::sqrt(all_errors / all_logits)));
 }
 

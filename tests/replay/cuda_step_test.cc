@@ -125,7 +125,8 @@ class Emulation {
     const uint32_t index = launch.inputs[i].index();
     const plan::WeightSlotT& slot = *target().weights[index];
     const DType stored = *ParseDType(slot.dtype);
-    const DType read = TypeRead(*ParseSpec(target().kernels[launch.kernel]->spec), i, stored);
+    const DType read =
+        TypeRead(*ParseSpec(target().kernels[launch.kernel]->spec), false, i, stored);
     Bytes& weight = weights_[{index, read}];
     if (weight.size() > 0) return weight;
     auto rows = RowsOfSlot(slot, recorded_.plan->tensors, files_);

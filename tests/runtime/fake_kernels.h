@@ -155,7 +155,7 @@ class FakeKernels {
       const NormSpec& norm = *spec.norm;
       if (norm.weight.has_value()) own.args["w"] = Read(Pointer(8), *norm.weight, {spec.k});
       if (norm.bias.has_value()) own.args["b"] = Read(Pointer(9), *norm.bias, {spec.k});
-      x = Stored(Interpret(CudaLinearNormRows(spec).func, own)[0], spec.x);
+      x = Stored(Interpret(CudaLinearHeadRows(spec).func, own)[0], spec.x);
     }
     add("x", std::move(x));
     add("w", Read(Pointer(1), spec.weight, {spec.weight_rows(), spec.k}));

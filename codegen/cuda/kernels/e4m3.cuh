@@ -95,4 +95,11 @@ DEVICE uint32_t PackFours(float a, float b, float c, float d) {
 
 #endif
 
+// The scale of numbers by the greatest magnitude among them, with most > 0 at most that; 0: they are
+// zeros, and what is divided by 1 instead.
+DEVICE float ScaleOf(float greatest, float most) {
+  if (most > 0 && most < greatest) greatest = most;
+  return greatest < 0x1p-100f ? 0.0f : Divide(greatest, 448.0f);
+}
+
 #endif  // QUIRE_E4M3_CUH_

@@ -257,6 +257,32 @@ QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34")
 QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 1, 64, "64", "65", "66")
 QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 1, 64, "64", "65", "66")
 
+// Two numbers of f8e4m3, side by side as elements are: 16 pairs are 32 k of one product, whose sum
+// the tensor core keeps to fewer bits than that of 16-bit elements.
+struct E4m3Pair {
+  uint16_t bits;
+};
+#define QUIRE_WARPGROUP_E4M3(columns, count, a_number, b_number, c_number)              \
+  template <>                                                                           \
+  struct WarpgroupProduct<E4m3Pair, columns, 0> {                                       \
+    static DEVICE void Run(float* d, Operand a, Operand b, bool accumulate) {           \
+      asm volatile(                                                                     \
+          "{\n"                                                                         \
+          ".reg .pred p;\n"                                                             \
+          "setp.ne.b32 p, %" c_number ", 0;\n"                                          \
+          "wgmma.mma_async.sync.aligned.m64n" #columns "k32.f32.e4m3.e4m3"              \
+          " {" QUIRE_NUMBERS_##count "}, %" a_number ", %" b_number ", p, 1, 1;\n"      \
+          "}"                                                                           \
+          : QUIRE_SUMS_##count                                                          \
+          : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));           \
+    }                                                                                   \
+  };
+QUIRE_WARPGROUP_E4M3(16, 8, "8", "9", "10")
+QUIRE_WARPGROUP_E4M3(32, 16, "16", "17", "18")
+QUIRE_WARPGROUP_E4M3(64, 32, "32", "33", "34")
+QUIRE_WARPGROUP_E4M3(128, 64, "64", "65", "66")
+QUIRE_WARPGROUP_E4M3(192, 96, "96", "97", "98")
+
 // d (+)= a . b with `a` in registers, as Mma takes it, which may not change before the product is
 // waited for. Rows of b in memory are k if kTransposed is 1, and its columns if it is 0.
 template <typename T, int kColumns, int kTransposed>

@@ -46,6 +46,7 @@ struct LinearOperands {
   int n, k;           // of the weight
   int first_row = 0;  // of bodies for few rows
   const void *norm_weight = nullptr, *norm_bias = nullptr;  // of those that norm x
+  const float *x_scales = nullptr, *weight_scales = nullptr;  // of 8-bit numbers (linear_e4m3.cuh)
 };
 
 // Before the weight is read.

@@ -28,11 +28,26 @@ DEVICE float AddSquares(float sum, const float (&x)[V]) {
   return sum;
 }
 
+// What trees below are of: sums, or the greatest of magnitudes, which a quantize is by.
+struct SumTree {
+  static DEVICE float Of(float a, float b) { return Add(a, b); }
+};
+struct GreatestTree {
+  static DEVICE float Of(float a, float b) { return Max(a, b); }
+};
+// `greatest` of the next elements of a chunk, too.
+template <int V>
+DEVICE float TakeGreatest(float greatest, const float (&x)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) greatest = Max(greatest, FromBits(Bits(x[i]) & 0x7fffffffu));
+  return greatest;
+}
+
 // The tree over the numbers of 2, 4, .. or 32 lanes; every lane receives the sum.
-template <int kLanes>
+template <int kLanes, typename Tree = SumTree>
 DEVICE float SumOfLanes(float x) {
 #pragma unroll
-  for (int mask = 1; mask < kLanes; mask *= 2) x = Add(x, ShuffleXor(x, mask));
+  for (int mask = 1; mask < kLanes; mask *= 2) x = Tree::Of(x, ShuffleXor(x, mask));
   return x;
 }
 
@@ -46,14 +61,14 @@ DEVICE constexpr int PowerOfTwoFrom(int x) {
 // j kThreads + t. Every lane of each warp puts the sum of a chunk, 0 where there is none; then, after
 // SyncBlock, every thread asks for the total. `scratch` is kGroups = ceil(chunks / 32) floats of
 // shared memory that no thread may still be reading: two places take turns.
-template <int kThreads, int kGroups>
+template <int kThreads, int kGroups, typename Tree = SumTree>
 DEVICE void PutSum(float* scratch, int j, float sum) {
   static_assert(kThreads % kWarpThreads == 0);
-  const float of_group = SumOfLanes<kWarpThreads>(sum);
+  const float of_group = SumOfLanes<kWarpThreads, Tree>(sum);
   const int group = j * (kThreads / kWarpThreads) + static_cast<int>(threadIdx.x / kWarpThreads);
   if (threadIdx.x % kWarpThreads == 0 && group < kGroups) scratch[group] = of_group;
 }
-template <int kGroups>
+template <int kGroups, typename Tree = SumTree>
 DEVICE float Total(const float* scratch) {
   static_assert(kGroups <= kWarpThreads * kWarpThreads);
   const int lane = threadIdx.x % kWarpThreads;
@@ -61,29 +76,29 @@ DEVICE float Total(const float* scratch) {
     // As often as the warp holds the tree.
     constexpr int kLeaves = PowerOfTwoFrom(kGroups);
     const int at = lane % kLeaves;
-    return SumOfLanes<kLeaves>(at < kGroups ? scratch[at] : 0.0f);
+    return SumOfLanes<kLeaves, Tree>(at < kGroups ? scratch[at] : 0.0f);
   } else {
     float mine = 0;
     for (int j = 0; j < (kGroups + kWarpThreads - 1) / kWarpThreads; ++j) {
       const int at = j * kWarpThreads + lane;
-      const float sum = SumOfLanes<kWarpThreads>(at < kGroups ? scratch[at] : 0.0f);
+      const float sum = SumOfLanes<kWarpThreads, Tree>(at < kGroups ? scratch[at] : 0.0f);
       mine = lane == j ? sum : mine;
     }
-    return SumOfLanes<kWarpThreads>(mine);
+    return SumOfLanes<kWarpThreads, Tree>(mine);
   }
 }
 
 // The same of the chunks that a warp has: lane l brings chunk 32 j + l.
-template <int K>
+template <typename Tree = SumTree, int K>
 DEVICE float SumOfWarp(const float (&sums)[K]) {
   constexpr int kGroups = PowerOfTwoFrom(K);
   float groups[kGroups] = {};
 #pragma unroll
-  for (int j = 0; j < K; ++j) groups[j] = SumOfLanes<kWarpThreads>(sums[j]);
+  for (int j = 0; j < K; ++j) groups[j] = SumOfLanes<kWarpThreads, Tree>(sums[j]);
 #pragma unroll
   for (int width = kGroups / 2; width > 0; width /= 2) {
 #pragma unroll
-    for (int j = 0; j < width; ++j) groups[j] = Add(groups[2 * j], groups[2 * j + 1]);
+    for (int j = 0; j < width; ++j) groups[j] = Tree::Of(groups[2 * j], groups[2 * j + 1]);
   }
   return groups[0];
 }

@@ -203,6 +203,29 @@ DEVICE Vector<V> MulAdd(const Vector<V>& a, const Vector<V>& b, const Vector<V>&
   return y;
 }
 
+// ---- numbers of f8e4m3 by a scale
+
+template <int V>
+DEVICE Vector<V> Quantized(const Vector<V>& a, float scale) {
+  const float divisor = scale == 0 ? 1.0f : scale;
+  Vector<V> y;
+#pragma unroll
+  for (int i = 0; i < V; i += 4) {
+    float quotients[4] = {};
+#pragma unroll
+    for (int e = 0; e < 4 && i + e < V; ++e) quotients[e] = Divide(a.x[i + e], divisor);
+    uint32_t halves[2];
+    WidenHalves<F16>(PackFours(quotients[0], quotients[1], quotients[2], quotients[3]), halves[0],
+                     halves[1]);
+#pragma unroll
+    for (int e = 0; e < 4 && i + e < V; ++e) {
+      const auto bits = static_cast<uint16_t>(halves[e / 2] >> e % 2 * 16);
+      y.x[i + e] = Mul(ToFloat(F16{bits}), scale);
+    }
+  }
+  return y;
+}
+
 // ---- rope: pairs (a, b) become (a cos - b sin, b cos + a sin)
 
 template <int V>
