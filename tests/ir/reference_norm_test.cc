@@ -33,8 +33,7 @@ TEST(ReferenceNormTest, LayerNorm) {
 // between 0.0625 and 0.0703.
 TEST(ReferenceNormTest, Quantize) {
   const Operand x = {"f32[2,4]", {7, 0.001, -3.4, 0.25, 0, 0, 0, 0}};
-  ExpectOp("quantize", {x}, "{columns=0}", "f32[2,4]",
-           {7, 0.0625 / 64, -3.5, 0.25, 0, 0, 0, 0});
+  ExpectOp("quantize", {x}, "{columns=0}", "f32[2,4]", {7, 0.0625 / 64, -3.5, 0.25, 0, 0, 0, 0});
   // Each two by a scale of their own: 3.4 is the greatest, and 0.25 is 32.9 of it, near 32.
   const double scale = 3.4f / 448;
   ExpectOp("quantize", {x}, "{columns=2}", "f32[2,4]",

@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   if (mode == "check") {
     const quire::bench::Gpu gpu(how != "quick");
     return quire::bench::CheckLinears(gpu, how == "quick") |
-           quire::bench::CheckBlocks(gpu, how == "quick") |
+           quire::bench::CheckBlocks(gpu, how == "quick") | quire::bench::CheckE4m3(gpu) |
            quire::bench::CheckFused(gpu, how == "quick");
   }
   if (mode == "check-fused") return quire::bench::CheckFused(quire::bench::Gpu(), how == "quick");
@@ -155,11 +155,14 @@ int main(int argc, char** argv) {
     return quire::bench::TimeChain(quire::bench::Gpu(), rows);
   }
   if (mode == "blocks") return quire::bench::TimeBlocks(quire::bench::Gpu());
+  if (mode == "check-e4m3") return quire::bench::CheckE4m3(quire::bench::Gpu());
+  if (mode == "e4m3") return quire::bench::TimeE4m3(quire::bench::Gpu());
   if (mode == "record") return quire::bench::RecordSteps(quire::bench::Gpu());
   if (mode == "time") return quire::bench::Time(quire::bench::Gpu(), {argv + 2, argv + argc});
-  std::fprintf(stderr,
-               "usage: bench_cuda_linear check [quick] | check-fused [quick] | record | blocks | "
-               "fused |\n       chain ROWS... |\n"
-               "       time [all] [NxK[f32]...] [ROWS...]\n");
+  std::fprintf(
+      stderr,
+      "usage: bench_cuda_linear check [quick] | check-fused [quick] | check-e4m3 | record | "
+      "blocks | e4m3 | fused |\n       chain ROWS... |\n"
+      "       time [all] [NxK[f32]...] [ROWS...]\n");
   return 2;
 }

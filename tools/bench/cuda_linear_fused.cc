@@ -16,7 +16,7 @@ namespace {
 // One linear with all that its kernel computes, and its parts.
 struct Pair {
   Pair(const Gpu& gpu, const LinearSpec& of) : spec(of), whole(gpu, of), product(gpu, Product(of)) {
-    if (of.norm.has_value()) norm = std::make_unique<Planned>(gpu, CudaLinearNormRows(of));
+    if (of.norm.has_value()) norm = std::make_unique<Planned>(gpu, CudaLinearHeadRows(of));
     if (of.act != LinearAct::kNone) act = std::make_unique<Planned>(gpu, CudaLinearActRows(of));
   }
   static LinearSpec Product(LinearSpec spec) {

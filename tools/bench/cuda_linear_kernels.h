@@ -94,6 +94,9 @@ int CheckLinears(const Gpu& gpu, bool quick);
 // The same of block-quantised weights, as a plan launches them; and their times.
 int CheckBlocks(const Gpu& gpu, bool quick);
 int TimeBlocks(const Gpu& gpu);
+// Of cuda_linear_e4m3.cc.
+int CheckE4m3(const Gpu& gpu);
+int TimeE4m3(const Gpu& gpu);
 // Linears with a norm and an activation, as a plan launches them, beside the launches of their
 // parts: bits; and their times.
 int CheckFused(const Gpu& gpu, bool quick);
