@@ -59,6 +59,19 @@ TEST(StepCheckTest, RefusesWhatDisagrees) {
   }
 }
 
+// Never zeros: a typed error.
+TEST(StepCheckTest, ASequenceWithoutEncoderOutputIsRefused) {
+  Parts parts;
+  parts.limits.reads_encoder = parts.limits.needs_encoder = true;
+  const absl::Status status = parts.Check();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(
+      status.message(),
+      "step: the sequence at row 0 has no encoder output\n  fix: run encode on its source first");
+  parts.limits.needs_encoder = false;  // of states, which a row may do without
+  EXPECT_TRUE(parts.Check().ok());
+}
+
 TEST(StepCheckTest, PagesBeforeEveryWindowMayBeGone) {
   Parts parts;
   parts.first_pages[0] = -1;
