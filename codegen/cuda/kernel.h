@@ -111,7 +111,7 @@ class CudaKernel {
 
   const std::vector<CudaEntry>& entries() const { return entries_; }
   // Whether a linear's weight of f8e4m3_128 is read with its scales apart: all elements, row after
-  // row, then f32 scales [K / 128, rows].
+  // row, then f32 scales [K / 128, rows], and a u32, 1 if each 128 rows share theirs.
   bool splits_scales() const { return splits_scales_; }
 
   // What computes one launch of the plan on `rows` rows.

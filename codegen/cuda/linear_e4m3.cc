@@ -23,7 +23,7 @@ int64_t InEights(int64_t rows) { return DivideUp(rows, 8) * 8; }
 // The narrow body's tiles: as high as lets them go round once, with one warpgroup for each 64 rows.
 CudaLinearConfig NarrowConfig(const LinearSpec& product, int rows, const CudaLimits& limits) {
   constexpr int kGrain = 32, kGroupRows = 64, kMostStages = 32;
-  const int most = rows > 64 ? 128 : 192;
+  const int most = rows > 64 || (rows == 64 && !product.row_scales) ? 128 : 192;
   const int64_t once =
       DivideUp(product.weight_rows(), int64_t{kGrain} * limits.multiprocessors) * kGrain;
   const int tile_rows = once <= most ? static_cast<int>(once) : 128;
@@ -60,8 +60,14 @@ LinearSpec CudaE4m3Product(const LinearSpec& spec) {
 
 std::vector<CudaLinearConfig> CudaE4m3Configs(const LinearSpec& product, const CudaLimits& limits) {
   std::vector<CudaLinearConfig> configs;
-  for (int rows : {16, 32, 64, 128}) configs.push_back(NarrowConfig(product, rows, limits));
+  for (int rows : {16, 32, 64}) configs.push_back(NarrowConfig(product, rows, limits));
+  // For 128 rows and more than one warpgroup, or scales of blocks, registers are lacking, and tiles
+  // of x as rows take less time.
+  const CudaLinearConfig narrow = NarrowConfig(product, 128, limits);
+  if (narrow.groups == 1 && product.row_scales) configs.push_back(narrow);
   for (const auto& [tile_rows, stages] : {std::pair(128, 6), std::pair(192, 5)}) {
+    // Scales of blocks are a tile's where it is as high as they are.
+    if (!product.row_scales && tile_rows != kScaleBlock) continue;
     CudaLinearConfig config{CudaLinearConfig::kWarpgroup, 128, 2, stages, tile_rows};
     config.act = product.act != LinearAct::kNone && (!product.gated || product.n % 8 == 0);
     config.whole = true;

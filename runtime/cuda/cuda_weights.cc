@@ -129,6 +129,12 @@ void SplitScales(const uint8_t* blocks, int64_t rows, int64_t columns, uint8_t* 
       numbers += kScaleBlock;
     }
   }
+  const int64_t count = rows * columns / kScaleBlock;
+  uint32_t is_shared = 1;
+  for (int64_t i = 0; i < count; ++i) {
+    if (scales[i] != scales[i - i % rows % kScaleBlock]) is_shared = 0;
+  }
+  std::memcpy(&scales[count], &is_shared, sizeof is_shared);
 }
 
 absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DType dtype) {
@@ -148,8 +154,9 @@ absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DTyp
   const DTypeInfo& info = InfoOf(type.dtype);
   place.elements = stored_bytes / info.block_bytes * info.block_elements;
   place.columns = slot.extents.back();
-  // Of scales apart it is as many.
-  place.bytes = type.dtype == dtype || splits ? stored_bytes : RowBytes(dtype, place.elements);
+  place.bytes = type.dtype == dtype ? stored_bytes
+                : splits            ? stored_bytes + 4
+                                    : RowBytes(dtype, place.elements);
   return absl::OkStatus();
 }
 
@@ -228,7 +235,7 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
       }
       const int64_t rows = place->elements / place->columns;
       std::vector<uint8_t> numbers(static_cast<size_t>(place->elements));
-      std::vector<float> scales(static_cast<size_t>(place->elements / kScaleBlock));
+      std::vector<float> scales(static_cast<size_t>(place->elements / kScaleBlock + 1));
       SplitScales(blocks.data(), rows, place->columns, numbers.data(), scales.data());
       QUIRE_RETURN_IF_ERROR(copy(numbers));
       return copy({reinterpret_cast<const uint8_t*>(scales.data()), scales.size() * sizeof(float)});

@@ -76,7 +76,7 @@ struct CudaWeights::Block {
 DType TypeRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored);
 
 // f8e4m3_128 [rows, columns] from rows of blocks to all its numbers, and to scales
-// [columns / 128, rows].
+// [columns / 128, rows] with 4 bytes behind them (CudaKernel::splits_scales).
 void SplitScales(const uint8_t* blocks, int64_t rows, int64_t columns, uint8_t* numbers,
                  float* scales);
 

@@ -1,5 +1,6 @@
 // Linears of numbers of f8e4m3, their source run on the CPU: rows brought to 8 bits against the
 // op's meaning, products against the arithmetic that codegen/cuda/linear_e4m3.h states.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -46,7 +47,7 @@ QUIRE_NO_ACT
 namespace gated {
 using Element = E4m3Pair;
 using Output = Bf16;
-constexpr int kN = 136, kK = 128, kGrain = 64;
+constexpr int kN = 192, kK = 128, kGrain = 64;
 constexpr bool kHasBias = false, kHasResidual = false, kWeightIsWritten = false, kRowScales = false;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
@@ -98,14 +99,23 @@ std::vector<float> DrawScales(const char* name, int64_t count) {
 template <typename Output>
 struct E4m3Case {
   int rows, n, k;
-  bool row_scales;
+  bool row_scales, is_shared = false;
   int x_rows = (rows + 7) / 8 * 8, scales = row_scales ? 1 : k / 64;
   std::vector<uint8_t> x = DrawNumbers("x", int64_t{2} * rows * k);
   std::vector<uint8_t> weight = DrawNumbers("weight", int64_t{2} * n * k);
   std::vector<float> x_scales = DrawScales("x_scales", int64_t{x_rows} * scales);
-  std::vector<float> weight_scales = DrawScales("weight_scales", int64_t{n} * scales);
+  std::vector<float> weight_scales = WeightScales();
   std::vector<float> bias = Draw<float>("bias", n);
   std::vector<Output> residual = Draw<Output>("residual", int64_t{rows} * n);
+
+  std::vector<float> WeightScales() const {
+    std::vector<float> drawn = DrawScales("weight_scales", int64_t{n} * scales);
+    for (int i = 0; is_shared && i < n * scales; ++i) {
+      drawn[static_cast<size_t>(i)] = drawn[static_cast<size_t>(i - i % n % 128)];
+    }
+    drawn.push_back(std::bit_cast<float>(is_shared ? 1u : 0u));
+    return drawn;
+  }
 
   float Sum(int row, int column) const {
     std::vector<float> of_x, of_weight;
@@ -163,8 +173,8 @@ void ExpectSums(const E4m3Case<Output>& c, bool has_bias, int grid, int tokens, 
 }
 
 template <typename Operands, typename Body>
-void ExpectGated(int rows, int grid, int tokens, int tile_rows) {
-  const E4m3Case<Bf16> c{rows, 2 * gated::kN, gated::kK, false};
+void ExpectGated(int rows, int grid, int tokens, int tile_rows, bool is_shared = false) {
+  const E4m3Case<Bf16> c{rows, 2 * gated::kN, gated::kK, false, is_shared};
   const std::vector<Bf16> y =
       c.template Run<Operands, Body>(gated::kN, false, grid, tokens, tile_rows);
   for (int row = 0; row < rows; ++row) {
@@ -194,16 +204,21 @@ TEST(CudaLinearE4m3EmulatedTest, EveryBodyHasTheBitsOfScalesOfRows) {
 }
 TEST(CudaLinearE4m3EmulatedTest, EveryBodyHasTheBitsOfScalesOfBlocks) {
   using blocks::LinearOperands;
-  ExpectSums<LinearOperands, blocks::LinearE4m3Narrow<16, 96, 3>>(
+  ExpectSums<LinearOperands, blocks::LinearE4m3Narrow<16, 96, 5>>(
       E4m3Case<F32>{1, blocks::kN, blocks::kK, false}, false, 2, 16, 96);
   ExpectSums<LinearOperands, blocks::LinearE4m3Narrow<32, 64, 2>>(
       E4m3Case<F32>{27, blocks::kN, blocks::kK, false}, false, 2, 32, 64);
-  ExpectSums<LinearOperands, blocks::LinearE4m3Warpgroup<128, 3>>(
-      E4m3Case<F32>{140, blocks::kN, blocks::kK, false}, false, 2, 128, 128);
+  for (const bool is_shared : {false, true}) {
+    ExpectSums<LinearOperands, blocks::LinearE4m3Warpgroup<128, 3>>(
+        E4m3Case<F32>{140, blocks::kN, blocks::kK, false, is_shared}, false, 2, 128, 128);
+  }
 }
 TEST(CudaLinearE4m3EmulatedTest, Gated) {
   ExpectGated<gated::LinearOperands, gated::LinearE4m3Narrow<16, 64, 3>>(9, 2, 16, 64);
-  ExpectGated<gated::LinearOperands, gated::LinearE4m3Warpgroup<128, 3>>(130, 2, 128, 128);
+  for (const bool is_shared : {false, true}) {
+    ExpectGated<gated::LinearOperands, gated::LinearE4m3Warpgroup<128, 3>>(130, 2, 128, 128,
+                                                                           is_shared);
+  }
 }
 
 // As the op quantize says, in f32.

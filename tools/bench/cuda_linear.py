@@ -2,7 +2,10 @@
 
   python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all] [NxK[f32]...] [ROWS...]
 
-Both replay CUDA graphs over rotated weights; medians. Ours use programmatic dependent launch.
+  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear e4m3
+
+Both replay CUDA graphs over rotated weights; medians. Ours use programmatic dependent launch. The second is of numbers of f8e4m3 on
+both sides, beside torch._scaled_mm with one scale for each side, scales of rows, and of 1 x 128 and 128 x 128.
 """
 import collections
 import math
@@ -50,7 +53,64 @@ def cublas(pool, n, k, rows):
     return statistics.median(times)
 
 
+def replayed(run, calls, rows):
+    """Microseconds of one of the calls."""
+    run(0)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(calls):
+            run(i)
+    graph.replay()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(5):
+        if rows >= 512:
+            time.sleep(0.015)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / calls)
+    return statistics.median(times)
+
+
+def scaled_mm(n, k, rows, weights, scales):
+    x = torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn)
+    one = torch.tensor(0.02, device="cuda")
+    of_x, of_w = {
+        "tensors": lambda: (one, one),
+        "rows": lambda: (torch.rand(rows, 1, device="cuda") + 1, torch.rand(1, n, device="cuda") + 1),
+        "blocks": lambda: ((torch.rand(k // 128, rows, device="cuda") + 1).t(),
+                           (torch.rand(n // 128, k // 128, device="cuda") + 1).t()),
+    }[scales]()
+    try:
+        return replayed(lambda i: torch._scaled_mm(x, weights[i].t(), scale_a=of_x, scale_b=of_w, out_dtype=torch.bfloat16),
+                        4 if rows >= 512 else len(weights), rows)
+    except RuntimeError:  # no kernel for these
+        return math.nan
+
+
+def e4m3(binary):
+    out = subprocess.run([binary, "e4m3"], check=True, capture_output=True, text=True).stdout
+    weights = {}
+    print("| n x k | rows | scales | ours us | after rounding x | scaled_mm us: tensors | rows | blocks | body |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for line in out.splitlines():
+        n, k, rows, scales, body, us, with_rows = line.split()
+        n, k, rows = int(n), int(k), int(rows)
+        if (n, k) not in weights:
+            weights = {(n, k): [torch.randn(n, k, device="cuda").to(torch.float8_e4m3fn)
+                                for _ in range(min(40, GRAPH_BYTES // 2 // (n * k)))]}
+        peers = " | ".join(f"{scaled_mm(n, k, rows, weights[n, k], form):.2f}" for form in ("tensors", "rows", "blocks"))
+        print(f"| {n} x {k} | {rows} | {scales} | {us} | {with_rows} | {peers} | {body} |", flush=True)
+
+
 def main():
+    if sys.argv[2:] == ["e4m3"]:
+        e4m3(sys.argv[1])
+        return
     out = subprocess.run([sys.argv[1], "time"] + sys.argv[2:], check=True, capture_output=True,
                          text=True).stdout
     ours = collections.defaultdict(list)  # (n, k, rows): (us, body, chosen)

@@ -24,17 +24,26 @@ LinearSpec E4m3Spec(int64_t n, int64_t k, int64_t columns, DType y = DType::kBF1
 // Numbers and scales as kernels read them (CudaKernel::splits_scales), in one piece.
 std::vector<uint8_t> DrawNumbers(const LinearSpec& spec, Random& random) {
   const int64_t rows = spec.weight_rows(), numbers = rows * spec.k, blocks = spec.k / kScaleBlock;
-  std::vector<uint8_t> bytes(static_cast<size_t>(numbers + 4 * rows * blocks));
+  std::vector<uint8_t> bytes(static_cast<size_t>(numbers + 4 * rows * blocks + 4));
   for (int64_t i = 0; i < numbers; ++i) {
     bytes[static_cast<size_t>(i)] = F32ToF8E4M3(random.Value() * 64);
   }
+  // Of rows of which each 128 could share theirs, each 128 do.
+  const bool is_shared = !spec.row_scales && rows % kScaleBlock == 0;
+  std::vector<float> scales(static_cast<size_t>(rows * blocks));
   for (int64_t row = 0; row < rows; ++row) {
     float scale = 0;
     for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t at = block * rows + row;
       if (block == 0 || !spec.row_scales) scale = (2.5f + random.Value()) / 1024;
-      std::memcpy(&bytes[static_cast<size_t>(numbers + 4 * (block * rows + row))], &scale, 4);
+      const bool is_first = !is_shared || row % kScaleBlock == 0;
+      scales[static_cast<size_t>(at)] =
+          is_first ? scale : scales[static_cast<size_t>(at - row % kScaleBlock)];
     }
   }
+  std::memcpy(&bytes[static_cast<size_t>(numbers)], scales.data(), scales.size() * 4);
+  const uint32_t flag = is_shared ? 1 : 0;
+  std::memcpy(&bytes[bytes.size() - 4], &flag, 4);
   return bytes;
 }
 
@@ -81,7 +90,7 @@ int CheckE4m3(const Gpu& gpu) {
   const CuDevicePtr workspace = gpu.AllocateScratch(kWorkspaceBytes, kCudaZeroBytes);
   E4m3Linears linears;
   for (const int64_t columns : {int64_t{0}, kScaleBlock}) {
-    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{43, 384}, {1032, 1152}, {8208, 4096}}) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{43, 384}, {1032, 1152}, {8320, 4096}}) {
       for (const DType y : {DType::kBF16, DType::kF32}) {
         linears.push_back(std::make_unique<Linear>(gpu, E4m3Spec(n, k, columns, y)));
       }

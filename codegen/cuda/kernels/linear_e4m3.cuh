@@ -9,7 +9,8 @@
 // with a product in brackets rounded, too. The rest is linear.cuh's, but for its parts of K.
 //
 // x_scales: [1], or [K / 128] if they are not of rows, of so many rows as x has in eights, f32.
-// weight_scales: [1] or [K / 128] of the weight's rows.
+// weight_scales: [K / 128] of the weight's rows, and behind them a u32 that is not 0 if each 128 rows
+// share theirs.
 //
 // Constants expected, beside those of linear_act.cuh: kRowScales.
 #ifndef QUIRE_LINEAR_E4M3_CUH_
@@ -35,8 +36,16 @@ struct E4m3Scales {
   int row, column;  // this thread's first, in the tile's order of the weight's rows
   float rows[2];
   Two columns[kTiles];
+  // Columns are of 128 rows of the weight that share scales, or of 64 of each half of a gated one.
+  bool is_shared = false;
+  Two shared;
 
   DEVICE E4m3Scales(const LinearOperands& all, int row_begin, int column_begin) : operands(all) {
+    if constexpr (!kRowScales && !kWeightRows && kColumns == 128) {
+      const float* end = operands.weight_scales + int64_t{operands.k / kPairsOfScale} * operands.n;
+      is_shared = *reinterpret_cast<const uint32_t*>(end) != 0 &&
+                  (!kGated || operands.n % (2 * 64) == 0);
+    }
     const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
     const int lane = threadIdx.x % kWarpThreads;
     row = row_begin + warp * 16 + lane / 4;
@@ -60,6 +69,10 @@ struct E4m3Scales {
     for (int i = 0; i < 2; ++i) {
       rows[i] = kWeightRows ? weight[WeightRow(row + 8 * i)] : x[XRow(row + 8 * i)];
     }
+    if (is_shared) {
+      shared = {weight[WeightRow(column)], kGated ? weight[WeightRow(column + 8)] : 0};
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       const int at = column + 8 * i;
@@ -75,6 +88,16 @@ struct E4m3Scales {
   DEVICE float Of(int i) const { return Mul(rows[i / 2 % 2], columns[i / 4].of[i % 2]); }
 
   DEVICE void TakeIn(float (&total)[kColumns / 2], const float (&sum)[kColumns / 2]) const {
+    if (is_shared) {
+      float scales[2][2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scales[i / 2][i % 2] = Mul(rows[i / 2], shared.of[i % 2]);
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) {
+        total[i] = Fma(sum[i], scales[i / 2 % 2][kGated ? i / 4 % 2 : 0], total[i]);
+      }
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) {
       total[i] = kRowScales ? Add(total[i], sum[i]) : Fma(sum[i], Of(i), total[i]);
@@ -89,9 +112,10 @@ struct E4m3Scales {
 };
 
 // One warpgroup's totals over `stages` stages: of the 64 rows that begin at byte `a` of a stage and
-// the kColumns rows from byte `b` on. kTwice: a stage's products begin before the sums of the one
-// before are added, which takes registers for both.
-template <int kColumns, bool kTwice, typename Ring, typename Scales>
+// the kColumns rows from byte `b` on. The products of kAtOnce stages, each with sums of its own, run
+// before the first is waited for. (None runs from one turn of a loop into the next: its registers
+// would be moved, and ptxas then lets no product run beside another.)
+template <int kColumns, int kAtOnce, typename Ring, typename Scales>
 struct E4m3Sums {
   using Turn = typename Ring::Turn;
   using Sums = float[kColumns / 2];
@@ -99,8 +123,10 @@ struct E4m3Sums {
   const Ring& ring;
   int stages, a, b;
 
-  // The products of the next stage.
+  // Begins the products of a stage.
   DEVICE void Begin(const Turn& turn, Sums& sum) const {
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
     WaitForPhase(ring.full(turn.stage), turn.parity);
     const Operand a_operand = OperandAt(ring.x(turn.stage) + a),
                   b_operand = OperandAt(ring.x(turn.stage) + b);
@@ -112,7 +138,7 @@ struct E4m3Sums {
     }
     CommitProducts();
   }
-  // Those of stage number `i`, which are waited for but for kPending newer ones.
+  // Adds those of stage number `i`, which are waited for, but for kPending newer ones.
   template <int kPending>
   DEVICE void End(int i, Turn& turn, Scales& scales, Sums& sum, Sums& total) const {
     if constexpr (!kRowScales) scales.Load(i);
@@ -122,40 +148,33 @@ struct E4m3Sums {
     turn.Next();
     scales.TakeIn(total, sum);
   }
+  template <int kCount, int kAt = 0>
+  DEVICE void EndAll(int i, Turn& turn, Scales& scales, Sums (&sums)[kCount], Sums& total) const {
+    End<kCount - 1 - kAt>(i + kAt, turn, scales, sums[kAt], total);
+    if constexpr (kAt + 1 < kCount) EndAll<kCount, kAt + 1>(i, turn, scales, sums, total);
+  }
+  // The products of kCount stages from number `i` on.
+  template <int kCount>
+  DEVICE void Add(int i, Turn& turn, Scales& scales, Sums& total) const {
+    Sums sums[kCount];
+    Turn begun = turn;
+#pragma unroll
+    for (int at = 0; at < kCount; ++at) {
+      Begin(begun, sums[at]);
+      begun.Next();
+    }
+    EndAll<kCount>(i, turn, scales, sums, total);
+  }
 
   // `turn` is the first stage's, and afterwards that of the one behind the last.
   DEVICE void Run(Turn& turn, Scales& scales, Sums& total) const {
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) total[i] = 0;
-    if constexpr (kTwice) {
-      Sums even = {}, odd = {};
-      Turn ended = turn;
-      const auto begin = [&](Sums& sum) {
-        Begin(turn, sum);
-        turn.Next();
-      };
-      begin(even);
-      int i = 0;  // of the stage whose products run, in `even`
-      for (; i + 2 < stages; i += 2) {
-        begin(odd);
-        End<1>(i, ended, scales, even, total);
-        begin(even);
-        End<1>(i + 1, ended, scales, odd, total);
-      }
-      if (i + 1 < stages) {
-        begin(odd);
-        End<1>(i, ended, scales, even, total);
-        End<0>(i + 1, ended, scales, odd, total);
-      } else {
-        End<0>(i, ended, scales, even, total);
-      }
-    } else {
-      Sums sum = {};
-      for (int i = 0; i < stages; ++i) {
-        Begin(turn, sum);
-        End<0>(i, turn, scales, sum, total);
-      }
+    int i = 0;
+    if constexpr (kAtOnce > 1) {
+      for (; i + kAtOnce <= stages; i += kAtOnce) Add<kAtOnce>(i, turn, scales, total);
     }
+    for (; i < stages; ++i) Add<1>(i, turn, scales, total);
     scales.Finish(total);
   }
 };

@@ -25,7 +25,11 @@ struct E4m3Ring : NarrowRing<kTokens, kTileRows, kStages> {
       if (part > 0) return;
       using Scales = E4m3Scales<kTokens, true>;
       Scales scales(operands, row_begin + consumer * 64, 0);
-      const E4m3Sums<kTokens, (kTokens <= 32), Stages, Scales> sums{
+      // As registers suffice for.
+      constexpr bool kHasTwo = kTokens < 64 || (kTokens == 64 && kTileRows <= 128 && kRowScales);
+      constexpr int kMost = kTokens == 16 ? 4 : kHasTwo ? 2 : 1;
+      constexpr int kAtOnce = kMost <= kStages ? kMost : 1;
+      const E4m3Sums<kTokens, kAtOnce, Stages, Scales> sums{
           ring, operands.k / kStageK, Stages::kXBytes + consumer * 64 * kStageRowBytes, 0};
       sums.Run(turn, scales, sum);
     }

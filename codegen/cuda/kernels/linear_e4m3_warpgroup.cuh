@@ -16,7 +16,7 @@ struct LinearE4m3Warpgroup {
   static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
     WaitForPriorGrid();
     using Scales = E4m3Scales<kTileRows, false>;
-    const E4m3Sums<kTileRows, false, Ring, Scales> sums{
+    const E4m3Sums<kTileRows, 1, Ring, Scales> sums{
         ring, operands.k / kStageK, consumer * Whole::kGroupTokens * kStageRowBytes, Ring::kXBytes};
     typename Ring::Turn turn;
     const int tiles = Units::Count(operands);
