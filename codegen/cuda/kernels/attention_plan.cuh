@@ -23,6 +23,13 @@ struct AttentionPlan {
                        kCounts = 5;
   struct Counts {
     int of[kCounts];
+    // In registers, where an index would put all of them in memory.
+    DEVICE int Of(int what) const {
+      int count = of[0];
+#pragma unroll
+      for (int i = 1; i < kCounts; ++i) count = what == i ? of[i] : count;
+      return count;
+    }
   };
 
   // Every thread has `each` sequences that follow each other; what stands before them.
@@ -107,14 +114,12 @@ struct AttentionPlan {
     return total;
   }
 
-  // The sequence that has `at` (a tile of few or of many rows, a unit, a step), counted from the
-  // sequence's own.
-  template <int kWhat>
-  DEVICE StepSequence Find(int& at, Counts& counts) const {
+  // The sequence that has `at` (a tile of a kind, a unit, a step), counted from the sequence's own.
+  DEVICE StepSequence Find(int what, int& at, Counts& counts) const {
     int low = 0, high = kThreads;  // the last thread before whose sequences there are <= at
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      if (before[middle].of[kWhat] <= at) {
+      if (before[middle].of[what] <= at) {
         low = middle;
       } else {
         high = middle;
@@ -124,8 +129,8 @@ struct AttentionPlan {
     for (int s = low * each;; ++s) {
       const StepSequence sequence = sequences[s];
       const Counts own = Count(sequence);
-      if (s + 1 == count || at < counts.of[kWhat] + own.of[kWhat]) {
-        at -= counts.of[kWhat];
+      if (s + 1 == count || at < counts.Of(what) + own.Of(what)) {
+        at -= counts.Of(what);
         return sequence;
       }
 #pragma unroll
@@ -133,48 +138,49 @@ struct AttentionPlan {
     }
   }
 
-  template <int kWhat>
-  DEVICE void WriteTiles(Tile* tiles, int tile_count) const {
-    constexpr int kRows = kWhat == kManyTiles ? kManyRows : kFewRows;
+  DEVICE void WriteTiles(int kind, Tile* tiles, int tile_count) const {
+    const int rows = kind == kManyTiles ? kManyRows : kFewRows;
     for (int i = threadIdx.x; i < tile_count; i += kThreads) {
       Counts counts;
       int at = i;
-      const StepSequence sequence = Find<kWhat>(at, counts);
-      const int last = DivideUp(sequence.rows * kGroup, kRows) - 1;
-      Tile tile = MakeTile(sequence, kRows, kWhat == kManyTiles ? last - at : at);
-      tile.unit = counts.of[kUnits];
-      for (int j = 0; kWhat == kFewTiles && j < at; ++j) {
-        tile.unit += MakeTile(sequence, kFewRows, j).chunks();
+      const StepSequence sequence = Find(kind, at, counts);
+      const int last = DivideUp(sequence.rows * kGroup, rows) - 1;
+      int unit = counts.of[kUnits];
+      Tile tile = {};
+#pragma unroll 1
+      for (int j = kind == kFewTiles ? 0 : at; j <= at; ++j) {
+        if (j > 0 && kind == kFewTiles) unit += tile.chunks();
+        tile = MakeTile(sequence, rows, kind == kManyTiles ? last - j : j);
       }
+      tile.unit = unit;
       tiles[i] = tile;
     }
   }
 
-  // The first unit of a block, and its tile: that nearest to unit or step `at` of all tiles and
-  // heads. A pair about as long as the `share` that a block has is not cut, and little of one is
-  // not cut off.
-  template <int kWhat>
-  DEVICE void Locate(int at, int share, BlockStart& start) const {
+  // The first unit of a block, and its tile: that nearest to unit or step (`what`) `at` of all
+  // tiles and heads. A pair about as long as the `share` that a block has is not cut, and little of
+  // one is not cut off.
+  DEVICE void Locate(int what, int at, int share, BlockStart& start) const {
     Counts counts;
-    int in_sequence = at / kHkv, index = 0;
-    const StepSequence sequence = Find<kWhat>(in_sequence, counts);
-    start.tile = MakeTile(sequence, kFewRows, 0);
-    start.tile.unit = counts.of[kUnits];
-    int before_tile = counts.of[kWhat], length;
-    for (;;) {
-      length = kWhat == kUnits ? start.tile.chunks() : TileSteps(start.tile);
+    int in_sequence = at / kHkv, index = 0, unit = 0, length = 0;
+    const StepSequence sequence = Find(what, in_sequence, counts);
+    int before_tile = counts.Of(what);
+    unit = counts.of[kUnits];
+#pragma unroll 1
+    for (;; ++index) {
+      start.tile = MakeTile(sequence, kFewRows, index);
+      length = what == kUnits ? start.tile.chunks() : TileSteps(start.tile);
       if (at < (before_tile + length) * kHkv) break;
-      const int unit = start.tile.unit + start.tile.chunks();
+      unit += start.tile.chunks();
       before_tile += length;
-      start.tile = MakeTile(sequence, kFewRows, ++index);
-      start.tile.unit = unit;
     }
+    start.tile.unit = unit;
     start.few_tile = counts.of[kFewTiles] + index;
     const int in_tile = at - before_tile * kHkv, head = in_tile / length,
               in_pair = in_tile % length;
     const int chunks = start.tile.chunks();
     int chunk = in_pair;
-    if constexpr (kWhat == kSteps) {
+    if (what == kSteps) {
       const int in_chunks =
           start.tile.step_begin - start.tile.chunk_begin() * kChunkSteps + in_pair;
       chunk = (in_chunks + kChunkSteps / 2) / kChunkSteps;
@@ -193,12 +199,12 @@ struct AttentionPlan {
     const bool together = kMayShareChunk && units <= blocks;
     for (int block = threadIdx.x; block < blocks; block += kThreads) {
       BlockStart start = {};
-      if (units > blocks) {
-        Locate<kSteps>(static_cast<int>(int64_t{steps} * block / blocks), steps / blocks, start);
-      } else {
-        if (block < units) Locate<kUnits>(block, 0, start);
-        start.unit = block < units ? block : units;
+      const bool each_one = units <= blocks;  // or none
+      if (!each_one || block < units) {
+        const int at = each_one ? block : static_cast<int>(int64_t{steps} * block / blocks);
+        Locate(each_one ? kUnits : kSteps, at, each_one ? 0 : steps / blocks, start);
       }
+      if (each_one) start.unit = block < units ? block : units;
       start.together = together;
       start.header = header;
       starts[block] = start;
@@ -228,10 +234,13 @@ struct AttentionPlan {
     plan.arrivals_at = plan.many_at + limits.many_tiles * kTileBytes;
     plan.partials_at = plan.arrivals_at + DivideUp(limits.few_tiles * kHkv + 1, 4) * 16;
     if (thread == 0) *reinterpret_cast<PlanHeader*>(memory) = plan;
-    self.WriteTiles<kFewTiles>(reinterpret_cast<Tile*>(memory + plan.few_at), plan.few_tiles);
-    self.WriteTiles<kShortTiles>(reinterpret_cast<Tile*>(memory + plan.short_at()),
-                                 plan.short_tiles);
-    self.WriteTiles<kManyTiles>(reinterpret_cast<Tile*>(memory + plan.many_at), plan.many_tiles);
+#pragma unroll 1
+    for (int kind = kFewTiles; kind <= kManyTiles; ++kind) {
+      const int at = kind == kFewTiles     ? plan.few_at
+                     : kind == kShortTiles ? plan.short_at()
+                                           : plan.many_at;
+      self.WriteTiles(kind, reinterpret_cast<Tile*>(memory + at), total.Of(kind));
+    }
 
     self.Deal(reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader)), limits.blocks, plan,
               total.of[kSteps] * kHkv);
