@@ -7,13 +7,15 @@
 //
 // Where there is no more than a chunk for each block, its warps share one instead: warp w scores
 // every kWarps'th tile from tile w on, p and largest scores pass through shared memory, and each
-// warp sums its columns of all tiles.
+// warp sums its columns of all tiles. More than 8 rows are gone through 8 at a time where groups
+// have no more.
 //
 // Merge:   chunks of a pair that begins in the block are folded in order: each warp waits for the
 //          one before its chunk, folds what that left in shared memory, and hands on. What a block
 //          has of a pair that it does not have all of goes to memory (Partial): its chunks, each
-//          alone, or, of the block that has the first, folded. The block whose arrival completes
-//          the pair folds that in order, last of all that the block does. No block waits.
+//          alone, or, of the block that has the first, folded, in the last one's place. The block
+//          whose arrival completes the pair folds that in order, last of all that the block does.
+//          No block waits.
 #ifndef QUIRE_ATTENTION_FEW_CUH_
 #define QUIRE_ATTENTION_FEW_CUH_
 
@@ -40,6 +42,7 @@ struct WalkingWarp : FewWarp {
     return at + kSlotBytes == Ring() + kRingBytes ? Ring() : at + kSlotBytes;
   }
   // The slots of the team's next tiles, which have landed; those before them are filled.
+  template <int kUnrolled>
   DEVICE void Next(int phase, uint32_t (&at)[kAtOnce]) {
     WaitForCopies<kStages - 2 * kAtOnce>();
     SyncTeam();
@@ -47,16 +50,22 @@ struct WalkingWarp : FewWarp {
     if (slot < Ring() + kAtOnce * kSlotBytes) to += kRingBytes;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      feed.Issue((phase + i + kStages - kAtOnce) % feed.kPhases, to);
-      to = After(to);
       at[i] = slot;
       slot = After(slot);
     }
+#pragma unroll(kUnrolled)
+    for (int i = 0; i < kAtOnce; ++i) {
+      feed.Issue((phase + i + kStages - kAtOnce) % feed.kPhases, to);
+      to = After(to);
+    }
   }
 
-  // A chunk.
+  // A chunk. Where most tiles have up to 8 rows, those of 16 have loops over a step's tiles: a
+  // launch that has both waits for both texts. What a loop reads next comes first among the
+  // registers that it goes through.
   template <int kBlocks>
   DEVICE void Walked(const Segment& segment) {
+    constexpr int kUnrolled = kBlocks == 1 || kGroup > 8 ? kStepTiles : 1;
     const int first_row = part() * kWarpRows;
     const WholeSteps whole(segment.tile(operands.plan));
     RowInfo rows[kBlocks][2];
@@ -69,14 +78,21 @@ struct WalkingWarp : FewWarp {
     for (int step = segment.step_begin; step < segment.step_end; ++step) {
       float s[kStepTiles][kBlocks][4];
 #pragma unroll
-      for (int j = 0; j < kStepTiles; j += kAtOnce) {
-        uint32_t keys[kAtOnce];
-        Next(j, keys);
-        Score<kBlocks, kAtOnce>(s + j, q, keys);
+      for (int i = 0; i < kStepTiles * kBlocks * 4; ++i) {
+        s[i / 4 / kBlocks][i / 4 % kBlocks][i % 4] = 0;
       }
+#pragma unroll(kUnrolled)
+      for (int j = 0; j < kStepTiles; j += kAtOnce) {
+        MoveUp<kAtOnce>(s);
+        uint32_t keys[kAtOnce];
+        Next<kUnrolled>(j, keys);
+        Score<kBlocks, kAtOnce>(s + kStepTiles - kAtOnce, q, keys);
+      }
+      if (!kPlain || step < whole.begin || step >= whole.end) {
 #pragma unroll
-      for (int j = 0; j < kStepTiles; ++j) {
-        Finish(s[j], rows, whole, step, step * kStepTokens + j * kTileTokens);
+        for (int j = 0; j < kStepTiles; ++j) {
+          Finish(s[j], rows, whole, step, step * kStepTokens + j * kTileTokens);
+        }
       }
       float largest[kBlocks][2];
       LargestDown(s, largest);
@@ -88,22 +104,27 @@ struct WalkingWarp : FewWarp {
       }
       if (AnyLane(higher)) {
         OverLanes(largest);
-        chunk.Raise(largest);
+#pragma unroll
+        for (int i = 0; i < kBlocks * 2; ++i) {
+          largest[i / 2][i % 2] = RaiseMaximum(chunk.m[i / 2][i % 2], largest[i / 2][i % 2]);
+        }
+        chunk.RaiseTo(largest);
       }
       uint32_t p[kStepTiles][kBlocks][2];
 #pragma unroll
       for (int j = 0; j < kStepTiles; ++j) Weights(p[j], s[j], chunk.m);
-#pragma unroll
+#pragma unroll(kUnrolled)
       for (int j = 0; j < kStepTiles; j += kAtOnce) {
         uint32_t values[kAtOnce];
-        Next(kStepTiles + j, values);
+        Next<kUnrolled>(kStepTiles + j, values);
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) SumOnes(chunk.l, p[j + i]);
+        for (int i = 0; i < kAtOnce; ++i) SumOnes(chunk.l, p[i]);
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c) {
 #pragma unroll
-          for (int i = 0; i < kAtOnce; ++i) Sum(chunk.o[c], p[j + i], values[i], c);
+          for (int i = 0; i < kAtOnce; ++i) Sum(chunk.o[c], p[i], values[i], c);
         }
+        MoveUp<kAtOnce>(p);
       }
     }
     Close(chunk, segment, first_row);
@@ -118,32 +139,30 @@ struct WalkingWarp : FewWarp {
                     int first_row) const {
     const BlockStart& start = Walk::Of(operands.plan);
     const int first_unit = segment.unit - segment.chunk;
+    const bool is_first = part() == 0 && lane == 0;
     if (first_unit < start.unit) {  // the pair begins in another block
-      Publish(chunk, segment, segment.unit, first_row, 0, 1);
-      if (segment.unit == start.unit && part() == 0 && lane == 0) {
+      if (segment.unit == start.unit && is_first) {
         const int left = segment.chunks - segment.chunk, units = start.unit_end - start.unit;
         Open(0) = {segment, left < units ? left : units, 0};
       }
-      return;
+    } else {
+      // The first unit of such a pair has none to wait for.
+      const int before = start.tile.unit * kHkv, chunks = start.tile.chunks();
+      const int in_pair = (start.unit - before) % chunks;
+      const int first_owned = in_pair == 0 ? start.unit : start.unit + chunks - in_pair;
+      const int team = warp / kShare;
+      if (segment.unit != first_owned) SyncThreads(Turn(team), 2 * kWarpThreads);
+      const bool ends = segment.unit + 1 == start.unit_end;
+      const SumWords<kBlocks> words{reinterpret_cast<Words4*>(shared + kSumsAt) +
+                                    part() * kSumVectors * kWarpThreads + lane};
+      if (segment.chunk != 0) words.FoldInto(chunk);
+      if (!segment.last() && !ends) words.Keep(chunk);
+      if (!ends) ArriveAtThreads(Turn((team + 1) % kTeams), 2 * kWarpThreads);
+      if (segment.last()) Write(chunk, segment, first_row, 0, 1);
+      if (segment.last() || !ends) return;
+      if (is_first) Open(1) = {segment, segment.chunk + 1, segment.chunk + 1};
     }
-    // The first unit of such a pair has none to wait for.
-    const int before = start.tile.unit * kHkv, chunks = start.tile.chunks();
-    const int in_pair = (start.unit - before) % chunks;
-    const int first_owned = in_pair == 0 ? start.unit : start.unit + chunks - in_pair;
-    const int team = warp / kShare;
-    if (segment.unit != first_owned) SyncThreads(Turn(team), 2 * kWarpThreads);
-    const bool ends = segment.unit + 1 == start.unit_end;
-    const SumWords<kBlocks> words{reinterpret_cast<Words4*>(shared + kSumsAt) +
-                                  part() * kSumVectors * kWarpThreads + lane};
-    if (segment.chunk != 0) words.FoldInto(chunk);
-    if (!segment.last() && !ends) words.Keep(chunk);
-    if (!ends) ArriveAtThreads(Turn((team + 1) % kTeams), 2 * kWarpThreads);
-    if (segment.last()) {
-      Write(chunk, segment, first_row, 0, 1);
-    } else if (ends) {
-      Publish(chunk, segment, first_unit, first_row, 0, 1);
-      if (part() == 0 && lane == 0) Open(1) = {segment, segment.chunk + 1, segment.chunk + 1};
-    }
+    Publish(chunk, segment, first_row, 0, 1);
   }
 
   DEVICE void Run() {
@@ -168,25 +187,31 @@ struct SharingWarp : FewWarp {
   using Feed = TileFeed<true>;
   static constexpr int kPhases = Feed::kPhases;
   static constexpr int kSlots = kStages / kShare < kPhases ? kStages / kShare : kPhases;
+  static constexpr int kStepWarps = kWarps / kStepTiles;
+  static constexpr int kOwnTiles = DivideUp(kColumnTiles, kWarps);
+  // Rows at once. Few tiles have more than 8 where groups have not.
+  static constexpr int kRows = kGroup > 8 ? kFewRows : 8, kBlocks = kRows / 8;
+  using Scores = float[kTilesEach][kBlocks][4];
   Feed feed;
 
   DEVICE uint32_t Ring() const { return SharedAddress(shared) + warp * kSlots * kSlotBytes; }
+  DEVICE uint8_t* AllWeights() const { return shared + kSumsAt; }
+  // The largest scores of a tile of the chunk, of this lane's rows of eight.
+  struct alignas(8) Two {
+    float of[2];
+  };
+  DEVICE Two& LargestOf(int tile, int eight) const {
+    const int at = tile * (kFewRows / 2) + eight * 4 + lane % 4;
+    return reinterpret_cast<Two*>(shared + kLargestAt)[at];
+  }
 
-  static constexpr int kStepWarps = kWarps / kStepTiles;
-
-  // A block's only chunk.
-  static constexpr int kOwnTiles = DivideUp(kColumnTiles, kWarps);
-  template <int kBlocks>
-  DEVICE void Shared(const Segment& segment) {
-    uint8_t* weights = shared + kSumsAt;
-    auto* all_largest = reinterpret_cast<float*>(shared + kLargestAt);
+  // The warp's tiles' scores, and for all warps their largest.
+  DEVICE void ScoreTiles(Scores& s, const Segment& segment, int first_row, int first_step) {
     const WholeSteps whole(segment.tile(operands.plan));
-    const int first_step = segment.step_begin / kChunkSteps * kChunkSteps;
     RowInfo rows[kBlocks][2];
-    LoadRows(rows, segment, 0);
+    LoadRows(rows, segment, first_row);
     uint32_t q[kSteps16][kBlocks][2];
-    LoadQuery(q, segment, 0);
-    float s[kTilesEach][kBlocks][4];
+    LoadQuery(q, segment, first_row);
     WaitForCopies<kMayShareChunk ? kSlots - kTilesEach : 0>();
     SyncWarp();
     uint32_t keys[kTilesEach];
@@ -194,7 +219,7 @@ struct SharingWarp : FewWarp {
     for (int i = 0; i < kTilesEach; ++i) keys[i] = Ring() + i * kSlotBytes;
     Score<kBlocks, kTilesEach>(s, q, keys);
     SyncWarp();
-#pragma unroll
+#pragma unroll 1
     for (int i = kSlots; i < kPhases; ++i) feed.Issue(i, Ring() + (i - kSlots) * kSlotBytes);
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
@@ -209,96 +234,122 @@ struct SharingWarp : FewWarp {
       OverLanes(largest);
       if (lane < 4) {
 #pragma unroll
-        for (int r = 0; r < kBlocks * 2; ++r) {
-          all_largest[tile * kFewRows + r / 2 * 8 + lane * 2 + r % 2] = largest[r / 2][r % 2];
+        for (int b = 0; b < kBlocks; ++b) {
+          LargestOf(tile, b) = {{largest[b][0], largest[b][1]}};
         }
       }
     }
+  }
+  // The largest scores of step `j` of the chunk.
+  DEVICE void StepLargest(float (&largest)[kBlocks][2], int j) const {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      Two x = LargestOf(j * kStepTiles, b);
+#pragma unroll
+      for (int i = 1; i < kStepTiles; ++i) {
+        const Two more = LargestOf(j * kStepTiles + i, b);
+        x = {{Max(x.of[0], more.of[0]), Max(x.of[1], more.of[1])}};
+      }
+      largest[b][0] = x.of[0];
+      largest[b][1] = x.of[1];
+    }
+  }
+  // For all warps the warp's tiles' weights; the maxima after each step.
+  DEVICE void WeighTiles(const Scores& s, float (&maxima)[kChunkSteps][kBlocks][2]) const {
+#pragma unroll
+    for (int j = 0; j < kChunkSteps; ++j) {
+      float(&m)[kBlocks][2] = maxima[j];
+      StepLargest(m, j);
+#pragma unroll
+      for (int r = 0; r < kBlocks * 2; ++r) {
+        m[r / 2][r % 2] =
+            RaiseMaximum(j > 0 ? maxima[j - 1][r / 2][r % 2] : kLowest, m[r / 2][r % 2]);
+      }
+      // Of kStepWarps steps together the warp has one tile.
+      if (kStepWarps > 1 && warp / kStepTiles != j % kStepWarps) continue;
+      const int tile = warp + j / kStepWarps * kWarps;
+      uint32_t p[kBlocks][2];
+      Weights(p, s[j / kStepWarps], m);
+#pragma unroll
+      for (int r = 0; r < kBlocks * 2; ++r) {
+        *reinterpret_cast<uint32_t*>(
+            AllWeights() + ChunkWeightRows::Offset(r / 2 * 8 + lane / 4, 2 * tile + r % 2) +
+            lane % 4 * 4) = p[r / 2][r % 2];
+      }
+    }
+  }
+  // The warp's columns of all tiles of step `j`.
+  DEVICE void SumStep(DownSums<kBlocks, kOwnTiles>& sums, int j) const {
+#pragma unroll
+    for (int w = 0; w < kStepTiles; w += 2) {
+      const int tile = j * kStepTiles + w;
+      // Values of tile t, where warp t % kWarps brought them.
+      const uint32_t values =
+          SharedAddress(shared) +
+          (tile % kWarps * kSlots + (kTilesEach + tile / kWarps) % kSlots) * kSlotBytes;
+      uint32_t words[kBlocks][4];
+#pragma unroll
+      for (int b = 0; b < kBlocks; ++b) {
+        LoadMatrices(words[b], SharedAddress(AllWeights()) +
+                                   ChunkWeightRows::Offset(b * 8 + lane % 8, 2 * tile + lane / 8));
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        uint32_t p[kBlocks][2];
+#pragma unroll
+        for (int i = 0; i < kBlocks * 2; ++i) p[i / 2][i % 2] = words[i / 2][2 * half + i % 2];
+        SumOnes(sums.l, p);
+#pragma unroll
+        for (int c = 0; c < kOwnTiles; ++c) {
+          const int column_tile = warp + c * kWarps;
+          if (kColumnTiles % kWarps != 0 && column_tile >= kColumnTiles) continue;
+          Sum(sums.o[c], p, values + half * kSlots * kSlotBytes, column_tile);
+        }
+      }
+    }
+  }
+
+  // The block's chunk for kRows rows.
+  DEVICE void Shared(const Segment& segment, int first_row) {
+    const int first_step = segment.step_begin / kChunkSteps * kChunkSteps;
+    Scores s;
+    ScoreTiles(s, segment, first_row, first_step);
+    SyncBlock();
+    float maxima[kChunkSteps][kBlocks][2];
+    WeighTiles(s, maxima);
+    WaitForCopies<0>();
     SyncBlock();
     DownSums<kBlocks, kOwnTiles> sums;
     sums.Clear();
-    float largest[kChunkSteps][kBlocks][2], m[kBlocks][2];
-#pragma unroll
-    for (int r = 0; r < kBlocks * 2; ++r) m[r / 2][r % 2] = kLowest;
-#pragma unroll
-    for (int j = 0; j < kChunkSteps; ++j) {
-#pragma unroll
-      for (int r = 0; r < kBlocks * 2; ++r) {
-        const float* of_row =
-            all_largest + j * kStepTiles * kFewRows + r / 2 * 8 + lane % 4 * 2 + r % 2;
-        float x = of_row[0];
-#pragma unroll
-        for (int i = 1; i < kStepTiles; ++i) x = Max(x, of_row[i * kFewRows]);
-        largest[j][r / 2][r % 2] = x;
-        m[r / 2][r % 2] = RaiseMaximum(m[r / 2][r % 2], x);
-      }
-      // Of kStepWarps steps together the warp has one tile.
-      if (kStepWarps == 1 || warp / kStepTiles == j % kStepWarps) {
-        const int tile = warp + j / kStepWarps * kWarps;
-        uint32_t p[kBlocks][2];
-        Weights(p, s[j / kStepWarps], m);
-#pragma unroll
-        for (int r = 0; r < kBlocks * 2; ++r) {
-          *reinterpret_cast<uint32_t*>(
-              weights + ChunkWeightRows::Offset(r / 2 * 8 + lane / 4, 2 * tile + r % 2) +
-              lane % 4 * 4) = p[r / 2][r % 2];
-        }
-      }
-    }
-    WaitForCopies<0>();
-    SyncBlock();
 #pragma unroll
     for (int j = 0; j < kChunkSteps; ++j) {
       if (first_step + j < segment.step_begin || first_step + j >= segment.step_end) continue;
-      sums.Raise(largest[j]);
-#pragma unroll
-      for (int w = 0; w < kStepTiles; w += 2) {
-        const int tile = j * kStepTiles + w;
-        // Values of tile t, where warp t % kWarps brought them.
-        const uint32_t values =
-            SharedAddress(shared) +
-            (tile % kWarps * kSlots + (kTilesEach + tile / kWarps) % kSlots) * kSlotBytes;
-        uint32_t words[kBlocks][4];
-#pragma unroll
-        for (int b = 0; b < kBlocks; ++b) {
-          LoadMatrices(words[b],
-                       SharedAddress(weights) +
-                           ChunkWeightRows::Offset(b * 8 + lane % 8, 2 * tile + lane / 8));
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          uint32_t p[kBlocks][2];
-#pragma unroll
-          for (int i = 0; i < kBlocks * 2; ++i) p[i / 2][i % 2] = words[i / 2][2 * half + i % 2];
-          SumOnes(sums.l, p);
-#pragma unroll
-          for (int c = 0; c < kOwnTiles; ++c) {
-            const int column_tile = warp + c * kWarps;
-            if (kColumnTiles % kWarps != 0 && column_tile >= kColumnTiles) continue;
-            Sum(sums.o[c], p, values + half * kSlots * kSlotBytes, column_tile);
-          }
-        }
-      }
+      sums.RaiseTo(maxima[j]);
+      SumStep(sums, j);
     }
     if (segment.chunks == 1) {
-      Write(sums, segment, 0, warp, kWarps);
-      return;
+      Write(sums, segment, first_row, warp, kWarps);
+    } else {
+      Publish(sums, segment, first_row, warp, kWarps);
     }
-    Publish(sums, segment, segment.unit, 0, warp, kWarps);
-    if (threadIdx.x == 0) Open(0) = {segment, 1, segment.chunk == 0};
   }
 
   DEVICE void Run() {
-    feed.Start(0, kSlots, Ring());
     Walk walk;
     walk.Start(operands.plan, 0);
     Segment segment;
-    if (!walk.Next(operands.plan, segment)) return;
-    if (kFewRows > 8 && (kGroup > 8 || segment.tile(operands.plan).rows > 8)) {
-      Shared<kFewRows / 8>(segment);
-    } else {
-      Shared<1>(segment);
+    const bool there = walk.Next(operands.plan, segment);
+#pragma unroll 1
+    for (int first_row = 0;;) {
+      // Without a chunk, too: the prior grid is waited for.
+      feed.Start(0, kSlots, Ring());
+      if (!there) return;
+      Shared(segment, first_row);
+      first_row += kRows;
+      if (kRows == kFewRows || first_row >= segment.tile(operands.plan).rows) break;
+      SyncBlock();  // all is free
     }
+    if (segment.chunks > 1 && threadIdx.x == 0) Open(0) = {segment, 1, segment.chunk == 0};
   }
 };
 

@@ -20,27 +20,25 @@ struct DownSums {
       for (int c = 0; c < kTiles * 4; ++c) o[c / 4][b][c % 4] = 0;
     }
   }
-  DEVICE void Raise(const float (&largest)[kBlocks][2]) {
-    float scale[kBlocks][2];
+  // To maxima that are not below m, and seldom above.
+  DEVICE void RaiseTo(const float (&raised)[kBlocks][2]) {
     bool changes = false;
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float raised = RaiseMaximum(m[b][i], largest[b][i]);
-        changes |= raised != m[b][i];
-        scale[b][i] = PowerOfTwo(Add(m[b][i], -raised));
-        m[b][i] = raised;
-      }
-    }
+    for (int i = 0; i < kBlocks * 2; ++i) changes |= raised[i / 2][i % 2] != m[i / 2][i % 2];
     if (!AnyLane(changes)) return;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
+      float scale[2];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) l[b][i] = Mul(l[b][i], scale[b][i % 2]);
+      for (int i = 0; i < 2; ++i) {
+        scale[i] = PowerOfTwo(Add(m[b][i], -raised[b][i]));
+        m[b][i] = raised[b][i];
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) l[b][i] = Mul(l[b][i], scale[i % 2]);
 #pragma unroll
       for (int c = 0; c < kTiles * 4; ++c) {
-        o[c / 4][b][c % 4] = Mul(o[c / 4][b][c % 4], scale[b][c % 2]);
+        o[c / 4][b][c % 4] = Mul(o[c / 4][b][c % 4], scale[c % 2]);
       }
     }
   }
@@ -89,6 +87,16 @@ struct SumWords {
     }
   }
 };
+
+// The first kCount become the last, and those behind them come first.
+template <int kCount, int kAll, typename T, int kEach, int kWords>
+DEVICE void MoveUp(T (&of)[kAll][kEach][kWords]) {
+#pragma unroll
+  for (int i = 0; i < (kAll - kCount) * kEach * kWords; ++i) {
+    const int each = i / kWords % kEach, word = i % kWords;
+    of[i / kWords / kEach][each][word] = of[i / kWords / kEach + kCount][each][word];
+  }
+}
 
 // Largest scores of a step's tiles, of all lanes' tokens.
 template <int kBlocks>

@@ -171,15 +171,16 @@ struct TileFeed {
     Look();
   }
 
-  // This warp's share of the rows of tile `tile` into the slot at `to`.
-  template <typename Rows, int kElements, int kFrom>
-  DEVICE void CopyRows(uint32_t to, int tile, const int (&places)[kLooks]) const {
+  // This warp's share of the rows of tile `tile` into the slot at `to`; `from_begin` bytes behind
+  // their places.
+  template <typename Rows, int kElements>
+  DEVICE void CopyRows(uint32_t to, int tile, const int (&places)[kLooks], int from_begin) const {
     constexpr int kUnits = Rows::kUnits, kAll = kTileTokens * kUnits;
     constexpr int kCopies = DivideUp(kAll, kWarpThreads * kCopyWarps);
     constexpr bool kEven = kAll % (kWarpThreads * kCopyWarps) == 0;
     const int begin = row_begin - tile * kStride, end = row_end - tile * kStride;
     const int at = (kCopyWarps > 1 ? part * kCopies * kWarpThreads : 0) + lane;
-    const auto* layer = reinterpret_cast<const uint8_t*>(operands.layer) + kFrom;
+    const auto* layer = reinterpret_cast<const uint8_t*>(operands.layer) + from_begin;
     // Rows' places that follow each other, and so do the lanes' in shared memory.
     constexpr bool kStraight = kWholeTiles && kElements % 16 == 0 && kWarpThreads % kUnits == 0 &&
                                Rows::kSwizzled && kEven;
@@ -219,13 +220,13 @@ struct TileFeed {
     if (phase == 0) Take();
     const int tile = phase % kTiles;
     if (copies) {
-      if (phase < kTiles) {
-        CopyRows<KeyRows, kD, 0>(slot, tile, place);
-      } else if constexpr (kD == kDv) {
-        CopyRows<ValueRows, kDv, kHkv * kPageTokens * kD * static_cast<int>(sizeof(KvElement))>(
-            slot, tile, place);
+      if constexpr (kD == kDv) {
+        constexpr int kValuesFrom = kHkv * kPageTokens * kD * static_cast<int>(sizeof(KvElement));
+        CopyRows<KeyRows, kD>(slot, tile, place, phase < kTiles ? 0 : kValuesFrom);
+      } else if (phase < kTiles) {
+        CopyRows<KeyRows, kD>(slot, tile, place, 0);
       } else {
-        CopyRows<ValueRows, kDv, 0>(slot, tile, value_place);
+        CopyRows<ValueRows, kDv>(slot, tile, value_place, 0);
       }
     }
     CommitCopies();

@@ -175,9 +175,9 @@ struct FewWarp {
     return reinterpret_cast<Partial*>(operands.plan + Header().partials_at) + unit;
   }
   template <int kBlocks, int kTiles>
-  DEVICE void Publish(const DownSums<kBlocks, kTiles>& sums, const Segment& segment, int unit,
-                      int first_row, int first_tile, int tile_stride) const {
-    Partial* partial = PartialOf(unit);
+  DEVICE void Publish(const DownSums<kBlocks, kTiles>& sums, const Segment& segment, int first_row,
+                      int first_tile, int tile_stride) const {
+    Partial* partial = PartialOf(segment.unit);
     const int rows = segment.tile(operands.plan).rows;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
@@ -259,14 +259,46 @@ struct FewWarp {
     return m;
   }
 
-  // A thread has four columns of every few rows: of its vectors each chunk in turn, copies of
-  // kBatches batches ahead.
+  // A thread's vectors of `chunks` chunks, one of its items after the other, on their way to shared
+  // memory: a batch a group of copies, kBatches of them ahead.
+  struct MergeFeed {
+    const Partial* partials;  // of the first chunk
+    int chunks, all, item_end;
+    uint32_t ring;            // shared address of the thread's vectors, kThreads apart
+    int item, chunk = 0, slot = 0;
+    const float* from = nullptr;  // of `chunk` and `item`
+
+    DEVICE void Enter() {
+      const int at = threadIdx.x + item * kThreads;
+      chunk = item < item_end && at < all ? 0 : chunks;
+      if (chunk == 0) from = partials->o[at / kRowVectors] + at % kRowVectors * 4;
+    }
+    DEVICE void Issue() {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (chunk + i < chunks) {
+          CopyAsync(ring + (slot + i) * kThreads * 16,
+                    reinterpret_cast<const uint8_t*>(from) + i * sizeof(Partial));
+        }
+      }
+      CommitCopies();
+      slot = slot + kBatch == kBatches * kBatch ? 0 : slot + kBatch;
+      chunk += kBatch;
+      from = reinterpret_cast<const float*>(reinterpret_cast<const uint8_t*>(from) +
+                                            kBatch * sizeof(Partial));
+      if (chunk >= chunks) {
+        ++item;
+        Enter();
+      }
+    }
+  };
+
+  // A thread has four columns of every few rows, and goes through each vector's chunks in order.
+  // The partial of the chunks that were folded lies where the last of them would.
   DEVICE void Merge(const OpenPair& open) const {
     const Segment& segment = open.segment;
     const Tile tile = segment.tile(operands.plan);
-    const Partial* first = PartialOf(segment.unit - segment.chunk);
-    // The first partial has the chunks before this one.
-    const Partial* others = first + open.folded - 1;
+    const Partial* partials = PartialOf(segment.unit - segment.chunk + open.folded - 1);
     const int count = segment.chunks - open.folded + 1, all = tile.rows * kRowVectors;
     const int items = DivideUp(all, kThreads);
     // Chunks whose FoldSteps there is room for. If that is not for all, a vector at a time goes
@@ -281,38 +313,20 @@ struct FewWarp {
       float l = 0, o[4] = {};
       for (int begin = 0; begin < count; begin += span) {
         const int chunks = count - begin < span ? count - begin : span;
-        const auto chunk = [&](int i) -> const Partial& {
-          return begin + i == 0 ? *first : others[begin + i];
-        };
-        for (int at = threadIdx.x; at < tile.rows * chunks; at += kThreads) {
-          CopyAsync(to + (at / chunks * span + at % chunks) * 16,
-                    chunk(at % chunks).statistics[at / chunks]);
+        // A warp brings its rows' statistics itself.
+        for (int row = warp; row < tile.rows; row += kWarps) {
+          for (int i = lane; i < chunks; i += kWarpThreads) {
+            CopyAsync(to + (row * span + i) * 16, partials[begin + i].statistics[row]);
+          }
         }
         CommitCopies();
-        int next_item = item_begin, next_chunk = 0, next_slot = 0;
-        const auto issue = [&] {
-          const int at = threadIdx.x + next_item * kThreads;
-          if (next_item < item_begin + pass_items && at < all) {
-            const int row = at / kRowVectors, column = at % kRowVectors * 4;
-#pragma unroll
-            for (int i = 0; i < kBatch; ++i) {
-              if (next_chunk + i >= chunks) break;
-              CopyAsync(to + kVectorsAt + ((next_slot + i) * kThreads + threadIdx.x) * 16,
-                        chunk(next_chunk + i).o[row] + column);
-            }
-          }
-          CommitCopies();
-          next_slot = next_slot + kBatch == kBatches * kBatch ? 0 : next_slot + kBatch;
-          next_chunk += kBatch;
-          if (next_chunk >= chunks) {
-            next_chunk = 0;
-            ++next_item;
-          }
-        };
+        MergeFeed feed{partials + begin, chunks, all, item_begin + pass_items,
+                       to + kVectorsAt + threadIdx.x * 16, item_begin};
+        feed.Enter();
 #pragma unroll 1
-        for (int i = 0; i < kBatches; ++i) issue();
+        for (int i = 0; i < kBatches; ++i) feed.Issue();
         WaitForCopies<kBatches>();
-        SyncBlock();
+        SyncWarp();
         for (int i = 0; i * kWarps + warp < tile.rows; ++i) {
           const float m =
               Scan(steps + (i * kWarps + warp) * span, chunks, FromBits(Shuffle(Bits(carried), i)));
@@ -323,26 +337,32 @@ struct FewWarp {
         for (int item = item_begin; item < item_begin + pass_items; ++item) {
           const int at = threadIdx.x + item * kThreads;
           const int row = at < all ? at / kRowVectors : 0, column = at % kRowVectors * 4;
-          float m = kLowest;
+          const FoldStep* step = steps + row * span;
+          const auto fold = [&](int i) {
+            const Words4 more = vectors[(slot + i) * kThreads];
+            const FoldStep by = step[i];
+            l = Fma(l, by.own, by.l);
+            o[0] = Fma(o[0], by.own, Mul(FromBits(more.x), by.more));
+            o[1] = Fma(o[1], by.own, Mul(FromBits(more.y), by.more));
+            o[2] = Fma(o[2], by.own, Mul(FromBits(more.z), by.more));
+            o[3] = Fma(o[3], by.own, Mul(FromBits(more.w), by.more));
+          };
 #pragma unroll 1
-          for (int from = 0; from < chunks; from += kBatch) {
+          for (int left = chunks; left > 0; left -= kBatch) {
             WaitForCopies<kBatches - 1>();
+            if (left >= kBatch) {
 #pragma unroll
-            for (int i = 0; i < kBatch; ++i) {
-              if (from + i >= chunks) break;
-              const FoldStep step = steps[row * span + from + i];
-              const Words4 more = vectors[(slot + i) * kThreads];
-              m = step.m;
-              l = Fma(l, step.own, step.l);
-              o[0] = Fma(o[0], step.own, Mul(FromBits(more.x), step.more));
-              o[1] = Fma(o[1], step.own, Mul(FromBits(more.y), step.more));
-              o[2] = Fma(o[2], step.own, Mul(FromBits(more.z), step.more));
-              o[3] = Fma(o[3], step.own, Mul(FromBits(more.w), step.more));
+              for (int i = 0; i < kBatch; ++i) fold(i);
+            } else {
+#pragma unroll 1
+              for (int i = 0; i < left; ++i) fold(i);
             }
+            step += kBatch;
             slot = slot + kBatch == kBatches * kBatch ? 0 : slot + kBatch;
-            issue();
+            feed.Issue();
           }
           if (begin + chunks < count) continue;
+          const float m = steps[row * span + chunks - 1].m;
           const float scale = FinalScale(operands, QueryHead(tile, segment.head, row), m, l);
           if (at < all && column < kDv) {
             auto* y =
