@@ -56,7 +56,10 @@ int64_t WarpgroupSharedBytes(const LinearSpec& spec, const CudaLinearConfig& con
   const int64_t stage = int64_t{config.rows + config.tile_rows} * kStageRowBytes;
   const int64_t ring = config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
   const int64_t shared_sums = 32 * std::max(0, config.tile_rows / 2 - kKeptSums) * 4;
-  const int64_t run = 16 * RowBytes(spec.y, 32);
+  const LinearSpec body = CudaLinearBodySpec(spec, config);
+  const bool stores_lines = body.n % 8 == 0 && body.y != DType::kF32 &&
+                            (body.gated ? config.tile_rows / 2 : config.tile_rows) % 128 == 0;
+  const int64_t run = 16 * RowBytes(body.y, stores_lines ? 64 : 32);
   return DivideUp(ring, 16) * 16 + kWarps * std::max(run, shared_sums);
 }
 

@@ -83,9 +83,9 @@ size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKern
     const int tile_rows = kernels[i].config.tile_rows;
     const int64_t stage_time = tile_rows == 64    ? 150
                                : tile_rows == 96  ? 148
-                               : tile_rows == 128 ? 140
+                               : tile_rows == 128 ? 137
                                : tile_rows == 192 ? 195
-                                                  : 262;
+                                                  : 258;
     const int64_t time = BestCut(spec, kernels[i], rows, multiprocessors).time * stage_time;
     if (time < best_time) {
       best = i;

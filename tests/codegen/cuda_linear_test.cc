@@ -265,8 +265,8 @@ TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
       {22016, 4096, 512, 192, 460, 396},  // three rounds, and halves of 64 tiles
       {4096, 4096, 512, 128, 128, 128},   // one round
       {4096, 11008, 4096, 256, 512, 512},
-      {12288, 4096, 4096, 192, 2048, 2048},
-      {12288, 4096, 16384, 192, 8192, 8184},
+      {12288, 4096, 4096, 256, 1536, 1536},
+      {12288, 4096, 16384, 256, 6144, 6144},
       {1024, 1024, 945, 64, 128, 128},  // one round, which is sooner stored than one of 64 tiles
       {1024, 4096, 945, 128, 64, 0},    // 128 halves, whose products take longer than their store
   };
@@ -417,7 +417,7 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
       {256, {"3 x132: map 0 operand 1" + rest + "256 344 22016 4096"}},
       {4096,
        {"7 x1056: operand 1 workspace 65536",
-        "5 x132: map 0 map 1" + rest + "4096 3680 22016 4096"}},
+        "6 x132: map 0 map 1" + rest + "4096 2752 22016 4096"}},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);

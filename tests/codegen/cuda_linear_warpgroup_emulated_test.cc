@@ -22,6 +22,18 @@ QUIRE_NO_ACT
 }  // namespace one_stage_a_part
 #include "tests/codegen/forget_linear_kernels.h"
 
+namespace lines {
+using Element = Bf16;
+using Output = F16;
+constexpr int kN = 264, kK = 256, kGrain = 16;
+constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = false;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_DERIVED
+QUIRE_NO_ACT
+#include <linear_warpgroup.cuh>
+}  // namespace lines
+#include "tests/codegen/forget_linear_kernels.h"
+
 namespace gated {
 using Element = Bf16;
 using Output = Bf16;
@@ -100,6 +112,13 @@ TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
       TestCase{70, blocks_of_256::kGrain}, 2, 64);
   RunTiles<blocks_of_256::LinearWarpgroup<256, 4, false>, Operands>(
       TestCase{70, blocks_of_256::kGrain}, 2, 256);
+}
+
+TEST(CudaLinearWarpgroupEmulatedTest, StoresLines) {
+  QUIRE_CASE(lines);
+  static_assert(lines::LinearWarpgroup<128, 3, false>::kStoresLines);
+  RunTiles<lines::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
+  RunTiles<lines::LinearWarpgroup<256, 3, false>, Operands>(TestCase{131}, 1, 256);
 }
 
 TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {

@@ -11,16 +11,17 @@
 // Reduction: a part is summed in registers, then added to the unit's total. Of a tile that is cut
 //            the half that comes first leaves its sums in the workspace, each warpgroup's own; the
 //            other adds them in order.
-// Store:     a warp turns 16 rows x 32 columns at a time in its shared memory.
+// Store:     a warp turns 16 rows x kRunColumns columns at a time in its shared memory.
 // Shared memory, in bytes:
 //   0              the ring and its barriers
 //   kFlagsAt       the arrival number of a half, for each warpgroup
 //   kWarpsAt       each warp's own
 // Workspace: [kArrivalBytes] u32 a cut tile and warpgroup, zero before and after; then HalfSums of
 //            each.
-// Measured:  on an H200, shares of cuBLAS's speed: 256 rows of the weight 0.94 to 0.96 at 4096 rows
-//            of x where they fill the rounds, 192 (chained) the same; 128 the better one for few
-//            tiles; 64 and 96 for up to 128 rows of x.
+// Measured:  on an H200, shares of cuBLAS's speed: 256 rows of the weight 0.93 to 0.98 at 4096 rows
+//            of x and more where they fill the rounds, 192 (chained) 0.93 to 0.95; 128 the better
+//            one for few tiles; 64 and 96 for up to 128 rows of x. 256 chained take 1.4% less time
+//            after rests, but up to 8% more back to back, where power is short.
 #ifndef QUIRE_LINEAR_WARPGROUP_CUH_
 #define QUIRE_LINEAR_WARPGROUP_CUH_
 
@@ -49,7 +50,11 @@ struct LinearWarpgroup {
     float sums[4];
   };
   // A warp's own shared memory: those totals; then what it stores, a run of columns at a time.
-  static constexpr int kRunColumns = 32, kRunRowBytes = kRunColumns * sizeof(Output);
+  // Whole lines of 128 bytes where that was measured to take less time: not by tiles of 192 rows.
+  static constexpr bool kStoresLines =
+      kStoresEights && sizeof(Output) == 2 && kTileColumns % 128 == 0;
+  static constexpr int kRunColumns = kStoresLines ? 64 : 32;
+  static constexpr int kRunRowBytes = kRunColumns * sizeof(Output);
   static constexpr int kRunBytes = 16 * kRunRowBytes;
   static constexpr int kSharedSumBytes = kSharedSums * kWarpThreads * 4;
   static constexpr int kWarpBytes = kRunBytes > kSharedSumBytes ? kRunBytes : kSharedSumBytes;
@@ -115,7 +120,7 @@ struct LinearWarpgroup {
   struct ChunkOf<false, T> {
     using Type = T;
   };
-  // How a warp stores its 16 rows: a run of 32 columns at a time, turned in its shared memory, so
+  // How a warp stores its 16 rows: a run of columns at a time, turned in its shared memory, so
   // that lanes load and store chunks of a row that follow each other.
   struct Runs {
     using Chunk = typename ChunkOf<kStoresEights, Output>::Type;
