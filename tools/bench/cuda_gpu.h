@@ -69,8 +69,12 @@ class Gpu {
   CuGraphExec Capture(const std::function<void()>& enqueue) const;
   void Replay(CuGraphExec graph) const;
 
-  // Median microseconds of one replay of what `enqueue` launches, as a graph, after one warm-up.
-  double TimeGraph(int replays, const std::function<void()>& enqueue) const;
+  // Median microseconds of one replay of what `enqueue` launches, as a graph, after one warm-up:
+  // each after a rest, or, if `sustained`, all after a while of nothing else.
+  double TimeGraph(int replays, bool sustained, const std::function<void()>& enqueue) const;
+  double TimeGraph(int replays, const std::function<void()>& enqueue) const {
+    return TimeGraph(replays, false, enqueue);
+  }
 
  private:
   int Attribute(CuDeviceAttribute attribute) const;

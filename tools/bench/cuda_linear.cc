@@ -8,22 +8,25 @@
 //   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
 //   bench_cuda_linear chain ROWS...   all linears of its layers in turn: us a layer
 //   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
-//   bench_cuda_linear time [all] [NxK[f32]...] [ROWS...]
+//   bench_cuda_linear time [all] [sustained] [BODY...] [NxK[f32]...] [ROWS...]
 //                                     one line a measurement: n k rows body us, and * where a plan
 //                                     would choose it; -cut, -mixed: tiles in parts of K, all or
 //                                     some; -alone: without dependent launch; all: other
-//                                     configurations, too; of these shapes, f32: with y in f32, and
-//                                     of these numbers of rows
+//                                     configurations, too; sustained: back to back, without rests;
+//                                     of bodies whose names have this, of these shapes, f32: with y
+//                                     in f32, and of these numbers of rows
 //
 // tools/bench/cuda_linear.py runs it beside cuBLAS.
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tools/bench/cuda_linear_kernels.h"
 
@@ -46,13 +49,18 @@ struct Shape {
 int Time(const Gpu& gpu, const std::vector<std::string>& what) {
   using Config = CudaLinearConfig;
   constexpr size_t kPoolBytes = size_t{3} << 30;
-  bool all = false;
+  bool all = false, sustained = false;
   std::vector<Shape> shapes;
   std::vector<int64_t> timed_rows;
+  std::vector<std::string> bodies;
   for (const std::string& word : what) {
     const size_t by = word.find('x');
     if (word == "all") {
       all = true;
+    } else if (word == "sustained") {
+      sustained = true;
+    } else if (by == std::string::npos && std::isalpha(static_cast<unsigned char>(word[0]))) {
+      bodies.push_back(word);
     } else if (by == std::string::npos) {
       timed_rows.push_back(std::atoll(word.c_str()));
     } else {
@@ -100,22 +108,32 @@ int Time(const Gpu& gpu, const std::vector<std::string>& what) {
     const size_t bytes = static_cast<size_t>(spec.n * spec.k * 2);
     for (int64_t rows : timed_rows) {
       const size_t weights = kPoolBytes / bytes;
-      const size_t calls =
-          rows >= 512 ? 6 : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
+      // Few enough products of many rows that clocks do not fall before they end.
+      const double flops = 2.0 * static_cast<double>(spec.n * spec.k * rows);
+      const size_t calls = rows >= 512
+                               ? static_cast<size_t>(std::clamp(3e12 / flops, 1.0, 6.0))
+                               : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
       std::vector<CudaLinearKernel> rule_kernels = OrDie(CudaLinearKernels(spec, gpu.limits()));
       const size_t rule = ChooseCudaLinear(spec, rule_kernels, rows, gpu.multiprocessors());
       for (size_t i = 0; i < linears.kernels(s).size(); ++i) {
         const Compiled& c = linears.kernels(s)[i];
+        const auto is_it = [&](const std::string& body) {
+          return absl::StrContains(Name(c.kernel.config), body);
+        };
+        if (!bodies.empty() && std::none_of(bodies.begin(), bodies.end(), is_it)) continue;
         // Tiles for few rows are not for many, nor those for many for a few.
         if (rows > c.kernel.max_rows) continue;
-        if (rows < 64 && c.kernel.config.body == Config::kWarpgroup) continue;
+        if (c.kernel.config.body == Config::kWarpgroup &&
+            (rows < 64 || (rows > 2048 && c.kernel.config.tile_rows < 128))) {
+          continue;
+        }
         const CudaLinearLaunch by_rule =
             PlanCudaLinear(spec, c.kernel, rows, gpu.multiprocessors());
         for (const CudaLinearLaunch& launch :
              Launches(spec, c.kernel, rows, gpu.multiprocessors())) {
           for (bool dependent : {true, false}) {
             if (!dependent && (rows > 8 || i != rule)) continue;
-            const double us = gpu.TimeGraph(rows >= 512 ? 3 : 9, [&] {
+            const double us = gpu.TimeGraph(rows >= 512 ? 5 : 9, sustained, [&] {
               for (size_t call = 0; call < calls; ++call) {
                 Enqueue(gpu, spec, c, {x, pool + call % weights * bytes, 0, 0, y, workspace}, rows,
                         launch, dependent);
@@ -163,6 +181,6 @@ int main(int argc, char** argv) {
       stderr,
       "usage: bench_cuda_linear check [quick] | check-fused [quick] | check-e4m3 | record | "
       "blocks | e4m3 | fused |\n       chain ROWS... |\n"
-      "       time [all] [NxK[f32]...] [ROWS...]\n");
+      "       time [all] [sustained] [BODY...] [NxK[f32]...] [ROWS...]\n");
   return 2;
 }

@@ -1,11 +1,12 @@
 """CUDA linears beside cuBLAS (through PyTorch) on one GPU: a table of microseconds and ratios.
 
-  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all] [NxK[f32]...] [ROWS...]
+  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all] [sustained] [NxK[f32]...] [ROWS...]
 
   python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear e4m3
 
-Both replay CUDA graphs over rotated weights; medians. Ours use programmatic dependent launch. The second is of numbers of f8e4m3 on
-both sides, beside torch._scaled_mm with one scale for each side, scales of rows, and of 1 x 128 and 128 x 128.
+Both replay CUDA graphs over rotated weights; medians, after rests or, sustained, after a while of the same. Ours use
+programmatic dependent launch. The second is of numbers of f8e4m3 on both sides, beside torch._scaled_mm with one scale for each side,
+scales of rows, and of 1 x 128 and 128 x 128.
 """
 import collections
 import math
@@ -23,10 +24,11 @@ LLAMA_7B = {(4096, 4096), (12288, 4096), (22016, 4096), (4096, 11008)}
 BAR_ROWS = {128, 512, 4096, 16384}
 
 
-def cublas(pool, n, k, rows):
+def cublas(pool, n, k, rows, sustained):
     """Microseconds of one product, from graphs whose weights do not fit in L2 together."""
     weights = pool.numel() // (n * k)
-    calls = 6 if rows >= 512 else min(weights, max(20, GRAPH_BYTES // (n * k * 2)))
+    # As many as ours.
+    calls = int(min(6, max(1, 3e12 / (2 * n * k * rows)))) if rows >= 512 else min(weights, max(20, GRAPH_BYTES // (n * k * 2)))
     views = [pool[i % weights * n * k:][:n * k].view(n, k) for i in range(calls)]
     x = torch.randn(rows, k, device="cuda").to(torch.bfloat16)
     y = torch.empty(rows, n, device="cuda", dtype=torch.bfloat16)
@@ -40,10 +42,16 @@ def cublas(pool, n, k, rows):
         for w in views:
             torch.matmul(x, w.t(), out=y)
     graph.replay()
+    torch.cuda.synchronize()
+    until = time.monotonic() + 0.15
+    while sustained and time.monotonic() < until:
+        for _ in range(4):
+            graph.replay()
+        torch.cuda.synchronize()
     times = []
-    for _ in range(3 if rows >= 512 else 9):
+    for _ in range(5 if rows >= 512 else 9):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        if rows >= 512:
+        if not sustained and times and times[-1] * calls > 1000:
             time.sleep(0.015)  # as ours do
         begin.record()
         graph.replay()
@@ -124,7 +132,7 @@ def main():
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     ratios = []
     for (n, k, rows), runs in ours.items():
-        peer = cublas(pool, n, k, rows)
+        peer = cublas(pool, n, k, rows, "sustained" in sys.argv[2:])
         us, body, _ = next(r for r in runs if r[2])
         rest = "  ".join(f"{b} {t:.2f}" for t, b, _ in sorted(runs))
         has_bar = (n, k) in LLAMA_7B and rows in BAR_ROWS
