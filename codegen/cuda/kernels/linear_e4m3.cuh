@@ -39,6 +39,12 @@ struct E4m3Scales {
   // Columns are of 128 rows of the weight that share scales, or of 64 of each half of a gated one.
   bool is_shared = false;
   Two shared;
+  // Of the next stage, where they are few: they come while this one's products run.
+  static constexpr bool kAreFew = !kRowScales && kWeightRows && kColumns <= 16;
+  struct {
+    float rows[2];
+    Two columns[kAreFew ? kTiles : 1];  // or those that are shared
+  } next;
 
   DEVICE E4m3Scales(const LinearOperands& all, int row_begin, int column_begin) : operands(all) {
     if constexpr (!kRowScales && !kWeightRows && kColumns == 128) {
@@ -50,6 +56,7 @@ struct E4m3Scales {
     const int lane = threadIdx.x % kWarpThreads;
     row = row_begin + warp * 16 + lane / 4;
     column = column_begin + lane % 4 * 2;
+    if (kAreFew || is_shared) Fetch(0);
   }
 
   // The row of the weight that is `at` in the order of tiles, in which a gated linear's are pairs of
@@ -61,17 +68,43 @@ struct E4m3Scales {
   DEVICE int XRows() const { return (operands.rows + 7) / 8 * 8; }
   DEVICE int XRow(int at) const { return at < XRows() ? at : 0; }
 
-  // Of stage `stage`; of scales of rows there is one.
+  DEVICE void Fetch(int stage) {
+    const int last = operands.k / kPairsOfScale - 1;
+    if (stage > last) stage = last;
+    const float* x = operands.x_scales + stage * XRows();
+    const float* weight = operands.weight_scales + int64_t{stage} * operands.n;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      next.rows[i] = kWeightRows ? weight[WeightRow(row + 8 * i)] : x[XRow(row + 8 * i)];
+    }
+    if constexpr (kAreFew) {
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        next.columns[i] = *reinterpret_cast<const Two*>(x + XRow(column + 8 * i));
+      }
+    } else {
+      next.columns[0] = {weight[WeightRow(column)], kGated ? weight[WeightRow(column + 8)] : 0};
+    }
+  }
+
+  // Of stage `stage`, in order; of scales of rows there is one.
   DEVICE void Load(int stage) {
+    if (kAreFew || is_shared) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) rows[i] = next.rows[i];
+      shared = next.columns[0];
+      if constexpr (kAreFew) {
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) columns[i] = next.columns[i];
+      }
+      Fetch(stage + 1);
+      return;
+    }
     const float* x = operands.x_scales + stage * XRows();
     const float* weight = operands.weight_scales + int64_t{stage} * operands.n;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       rows[i] = kWeightRows ? weight[WeightRow(row + 8 * i)] : x[XRow(row + 8 * i)];
-    }
-    if (is_shared) {
-      shared = {weight[WeightRow(column)], kGated ? weight[WeightRow(column + 8)] : 0};
-      return;
     }
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
