@@ -103,6 +103,10 @@ void QuantizeActivations(Tensor* x) {
   }
 }
 
+Func* FuncOf(const Module& lowered, const plan::ProgramT& program) {
+  return program.name == "encode" ? lowered.Encoder() : lowered.Find(program.name);
+}
+
 LaunchVerifier::CacheKey LaunchVerifier::KeyOf(const Op& op) {
   return {CacheOf(op), op.Int(AttrKind::kLayer), op.Text(AttrKind::kSlot)};
 }
@@ -117,8 +121,7 @@ absl::StatusOr<std::unique_ptr<LaunchVerifier>> LaunchVerifier::Create(const pla
   for (const auto& program : target.programs) {
     Lowered& lowered = verifier->programs_.emplace_back();
     lowered.program = program.get();
-    lowered.func = program->name == "encode" ? verifier->module_.Encoder()
-                                             : verifier->module_.Find(program->name);
+    lowered.func = FuncOf(verifier->module_, *program);
     if (lowered.func == nullptr) {
       return absl::DataLossError(absl::StrCat("the plan has no IR of program ", program->name));
     }

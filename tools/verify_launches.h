@@ -36,6 +36,9 @@
 
 namespace quire {
 
+// What a program was lowered from; nullptr where the module does not have it.
+Func* FuncOf(const Module& lowered, const plan::ProgramT& program);
+
 class LaunchVerifier : public StepWatcher {
  public:
   // What is off most beside what it may be: of all launches, or the first one that is off too far.

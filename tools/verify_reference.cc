@@ -16,6 +16,7 @@
 #include "ir/status.h"
 #include "ir/text.h"
 #include "runtime/weights.h"
+#include "tools/verify_launches.h"
 
 namespace quire {
 namespace {
@@ -298,7 +299,7 @@ absl::StatusOr<Reference> ComputeReference(const plan::PlanT& plan, const plan::
   }
   double stored_unit = 0;
   for (const auto& program : target.programs) {
-    stored_unit = std::max(stored_unit, DisturbStored(*program, lowered.Find(program->name)));
+    stored_unit = std::max(stored_unit, DisturbStored(*program, FuncOf(lowered, *program)));
   }
   reference::Tensor stored = from;
   if (stored_unit > 0) {

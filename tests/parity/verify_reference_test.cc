@@ -76,6 +76,34 @@ TEST_P(VerifyReferenceTest, AllowsWhatStoringInSixteenBitsCosts) {
   EXPECT_GT(nearest, 1.0 / 18);
 }
 
+// An encoder that runs with every step stores its values as one that runs once does.
+TEST(VerifyReferenceEncoderTest, EncodersOfEveryStepAreAllowedTheSame) {
+  const auto fixture = testing::ReadFixture("bart");
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  AssembleOptions options;
+  options.model = testing::FixturePath("bart");
+  options.plan_path = ::testing::TempDir() + "/verify_reference_encoder.qplan";
+  options.targets.resize(1);
+  options.targets[0].name = "cuda";
+  std::vector<double> allowed[2];
+  for (const bool every_step : {false, true}) {
+    if (every_step) {
+      options.compile.passes = *ParsePassList(
+          "recognise-attention,remove-kv-expansion,merge-projections,split-rows,cache-kv,"
+          "narrow-outputs,fuse");
+    }
+    const auto assembled = AssemblePlan(options);
+    ASSERT_TRUE(assembled.ok()) << assembled.status();
+    const plan::PlanT& plan = *assembled->plan;
+    const auto reference = ComputeReference(plan, *plan.targets[0], options.plan_path, "",
+                                            {fixture->ids, fixture->source});
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    EXPECT_LE(reference->lowered_error, reference->lowered_allowed);
+    allowed[every_step ? 1 : 0] = reference->allowed;
+  }
+  EXPECT_EQ(allowed[0], allowed[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, VerifyReferenceTest,
                          ::testing::Values("llama_gqa_tied", "gguf_mistral_q4_1", "gemma3", "bloom",
                                            "gpt2"),
