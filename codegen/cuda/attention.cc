@@ -15,11 +15,11 @@ namespace {
 // Constants of codegen/cuda/kernels/attention*.cuh; static_asserts there compare the bytes.
 constexpr int kFewThreads = 128, kWarpThreads = 32;
 constexpr int kWarpgroupThreads = 384, kWarpgroupRows = 128, kWideRows = 64, kOnesBytes = 1024;
-constexpr int64_t kTileNoteBytes = 64, kSharedWeightsBytes = kWideRows * 128 + 1024;
+constexpr int64_t kTileNoteBytes = 96, kSharedWeightsBytes = kWideRows * 128 + 1024;
 constexpr int kChunkTokens = 256, kStepTokens = 64, kTileTokens = 16;
 constexpr int kFewRowsMost = 32, kShortTokens = kStepTokens;
 constexpr int64_t kTileBytes = 48, kHeaderBytes = 48, kStartBytes = 112, kOpenPairBytes = 40;
-constexpr int kCountsBytes = 20;
+constexpr int kCountsBytes = 24;
 constexpr int64_t kNoteBytes = 6 * 16, kPlaceTables = 3;
 constexpr int kMostStages = 6;       // of many rows
 constexpr int kMostTileStages = 12;  // of few
@@ -292,8 +292,9 @@ CudaEntry PlanEntry(const AttentionSpec& spec, const Config& config, int64_t man
       "#include \"attention_plan.cuh\"\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads)\n"
       "attention_plan(const StepHeader* header, const StepSequence* sequences, uint8_t* plan,\n"
-      "    int few_tiles, int many_tiles, int blocks) {\n"
-      "  AttentionPlan::Run(header, sequences, plan, {few_tiles, many_tiles, blocks});\n}\n");
+      "    int few_tiles, int many_tiles, int blocks, int multiprocessors) {\n"
+      "  AttentionPlan::Run(header, sequences, plan, {few_tiles, many_tiles, blocks, "
+      "multiprocessors});\n}\n");
   return entry;
 }
 
@@ -312,20 +313,19 @@ class CudaAttention : public CudaKernel {
 
   bool fits() const { return few_.stages >= 2 && many_.stages > 0; }
 
-  // Sequences of few rows, long and short ones, then those of many where the step may have any.
+  // Sequences of many rows where the step may have any, and beside them those of few, long ones and
+  // then short ones.
   CudaLaunches Launches(int64_t rows) const override {
     const int64_t few_most = kFewRowsMost / group();
     CudaLaunches step;
-    step.launches = {Launch(kFewEntry, few_, rows)};
-    step.launches[0].work.most_rows = few_most;
-    if (has_short()) {
-      step.launches[0].work.least_tokens = kShortTokens + 1;
-      step.launches.push_back(Launch(kShortEntry, short_, rows));
-      step.launches[1].work = {.most_rows = few_most, .most_tokens = kShortTokens};
-    }
-    if (rows <= few_most) return step;
-    step.launches.push_back(Launch(kManyEntry, many_, rows));
-    step.launches.back().work.least_rows = few_most + 1;
+    const auto add = [&](size_t entry, const Config& config, const CudaWork& work) {
+      step.launches.push_back(Launch(entry, config, rows));
+      step.launches.back().work = work;
+    };
+    if (rows > few_most) add(kManyEntry, many_, {.least_rows = few_most + 1});
+    add(kFewEntry, few_,
+        {.most_rows = few_most, .least_tokens = has_short() ? kShortTokens + 1 : 0});
+    if (has_short()) add(kShortEntry, short_, {.most_rows = few_most, .most_tokens = kShortTokens});
     return step;
   }
 
@@ -344,9 +344,13 @@ class CudaAttention : public CudaKernel {
                              tiles_each * chunks * spec_.hkv * partial_bytes;
     CudaLaunch launch;
     launch.entry = kPlanEntry;
-    launch.arguments = {{Kind::kHeader, 0},         {Kind::kSequences, 0},
-                        {Kind::kPlan, 0},           {Kind::kInt32, few_tiles},
-                        {Kind::kInt32, many_tiles}, {Kind::kInt32, blocks}};
+    launch.arguments = {{Kind::kHeader, 0},
+                        {Kind::kSequences, 0},
+                        {Kind::kPlan, 0},
+                        {Kind::kInt32, few_tiles},
+                        {Kind::kInt32, many_tiles},
+                        {Kind::kInt32, blocks},
+                        {Kind::kInt32, multiprocessors_}};
     preparation.launches = {launch};
     return preparation;
   }

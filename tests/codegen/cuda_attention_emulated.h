@@ -65,8 +65,9 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
       run_many;                                                                                    \
     }                                                                                              \
     static void Plan(const StepHeader* header, const StepSequence* sequences, uint8_t* plan,       \
-                     int few_tiles, int many_tiles, int blocks) {                                  \
-      name##_few::AttentionPlan::Run(header, sequences, plan, {few_tiles, many_tiles, blocks});    \
+                     int few_tiles, int many_tiles, int blocks, int multiprocessors) {             \
+      name##_few::AttentionPlan::Run(header, sequences, plan,                                      \
+                                     {few_tiles, many_tiles, blocks, multiprocessors});            \
     }                                                                                              \
   };
 #define QUIRE_KERNEL(name) \
@@ -300,7 +301,7 @@ Rows RunStep(const std::vector<Part>& parts, int blocks, uint64_t seed = 1) {
                            Words4{~0u, ~0u, ~0u, ~0u});
   auto* plan_bytes = reinterpret_cast<uint8_t*>(plan.data());
   RunGrid({plan_launch.grid, Kernel::kFewThreads, plan_shared, nullptr, 0, seed}, [&] {
-    Kernel::Plan(&header, sequences.data(), plan_bytes, limit(3), limit(4), limit(5));
+    Kernel::Plan(&header, sequences.data(), plan_bytes, limit(3), limit(4), limit(5), limit(6));
   });
 
   std::vector<Element> y(static_cast<size_t>((header.rows + kPaddingRows) * spec.hq * spec.dv));

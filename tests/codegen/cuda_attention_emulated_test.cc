@@ -126,6 +126,77 @@ TEST(CudaAttentionEmulatedTest, WarpgroupsThatHaveHalfOfTheColumns) {
   ExpectClose<wide_windowed_kernel>(more, RunStep<wide_windowed_kernel>(more, 2));
 }
 
+// What the plan deals of a step to `blocks` blocks, one a multiprocessor: how many of them have
+// tiles of many rows, and the steps that each has of few, which are all of one context.
+struct Dealt {
+  int many_blocks;
+  std::vector<int> few_steps;
+};
+Dealt Deal(const std::vector<Part>& parts, int blocks) {
+  using namespace group_few;
+  const int few_tiles = static_cast<int>(parts.size()), many_tiles = 1000;
+  StepHeader header = {};
+  header.sequences = few_tiles;
+  std::vector<StepSequence> sequences;
+  for (const Part& part : parts) {
+    sequences.push_back({header.rows, part.rows, part.context, 0});
+    header.rows += part.rows;
+  }
+  std::vector<Words4> plan(100000);
+  auto* bytes = reinterpret_cast<uint8_t*>(plan.data());
+  RunGrid({1, kThreads, kThreads * sizeof(AttentionPlan::Counts), nullptr, 0, 1}, [&] {
+    AttentionPlan::Run(&header, sequences.data(), bytes, {few_tiles, many_tiles, blocks, blocks});
+  });
+  const auto& planned = *reinterpret_cast<const PlanHeader*>(bytes);
+  const auto* starts = reinterpret_cast<const BlockStart*>(bytes + sizeof(PlanHeader));
+  Dealt dealt{planned.many_blocks, {}};
+  int unit = 0;
+  for (int block = 0; block < blocks; ++block) {
+    EXPECT_EQ(starts[block].unit, unit) << block;
+    unit = starts[block].unit_end;
+    dealt.few_steps.push_back((unit - starts[block].unit) * kChunkSteps);
+  }
+  EXPECT_EQ(unit, planned.units);
+  return dealt;
+}
+
+TEST(CudaAttentionEmulatedTest, ABlockHasAboutAsMuchAsOthers) {
+  const auto most = [](const std::vector<int>& x) { return *std::max_element(x.begin(), x.end()); };
+  // Pairs of 32 steps, 1.8 for each block, are cut.
+  const Dealt decode = Deal(std::vector<Part>(240, {1, 1, 2048}), 264);
+  EXPECT_EQ(decode.many_blocks, 0);
+  const int share = 240 * group_few::kHkv * 32 / 264;
+  EXPECT_LE(most(decode.few_steps), share + share / 8);
+  // Those about as long as a share are not.
+  const Dealt whole = Deal(std::vector<Part>(124, {1, 1, 2048}), 264);
+  EXPECT_EQ(most(whole.few_steps), 32);
+}
+
+// Tiles of many rows and of few have multiprocessors of their own.
+TEST(CudaAttentionEmulatedTest, BlocksOfAMixedStep) {
+  std::vector<Part> parts(60, {1, 1, 2048});
+  EXPECT_EQ(Deal({{1, 4000, 4000}}, 132).many_blocks, 132);
+  EXPECT_EQ(Deal({{1, 30, 30}}, 132).many_blocks, 132);
+  int before = 0;
+  for (int prompt : {20, 100, 500, 2000, 8000}) {
+    parts.push_back({2, prompt, prompt});
+    const Dealt dealt = Deal(parts, 132);
+    EXPECT_GE(dealt.many_blocks, std::max(1, before));
+    EXPECT_LT(dealt.many_blocks, 132);
+    const int few_blocks = 132 - dealt.many_blocks;
+    for (int block = few_blocks; block < 132; ++block) {
+      EXPECT_EQ(dealt.few_steps[static_cast<size_t>(block)], 0) << block;
+    }
+    before = dealt.many_blocks;
+  }
+  EXPECT_GT(before, 66);
+  // What is next to nothing goes to all blocks, behind the others.
+  parts.assign({{1, 1, 300}, {2, 8000, 60000}});
+  const Dealt behind = Deal(parts, 132);
+  EXPECT_EQ(behind.many_blocks, 132);
+  EXPECT_GT(behind.few_steps[0], 0);
+}
+
 TEST(CudaAttentionEmulatedTest, GroupsOfManyHeads) {
   const std::vector<Part> parts = {{1, 1, 1100}, {2, 5, 300}, {3, 1, 40}, {4, 1, 513}};
   const Rows rows = RunStep<grouped_kernel>(parts, 1);

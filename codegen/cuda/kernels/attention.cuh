@@ -151,8 +151,15 @@ struct alignas(16) PlanHeader {
   int few_at, many_at;  // bytes
   int units;
   int arrivals_at;  // bytes
+  // Of the entry for many rows, the first ones: the others leave their multiprocessors to tiles of
+  // few rows.
+  int many_blocks;
   int64_t partials_at;
 
+  // Whether the entry for few rows runs behind that for many, and beside it: it begins when all that
+  // comes before both has ended, as the other waits for that before it allows the next grid, and
+  // waits itself for no more than the other's end, last of all.
+  DEVICE bool IsBehindMany() const { return few_tiles > 0 && many_tiles > 0; }
   DEVICE int short_at() const { return few_at + few_tiles * static_cast<int>(sizeof(Tile)); }
   // How many pairs of a tile of many rows and a KV head have been drawn; 0 between launches.
   DEVICE uint32_t* Drawn(uint8_t* plan) const {

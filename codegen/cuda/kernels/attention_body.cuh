@@ -125,12 +125,13 @@ struct Attention {
   }
 
   static DEVICE void Run(const AttentionOperands& operands) {
-    AllowNextGrid();
+    if (!reinterpret_cast<const PlanHeader*>(operands.plan)->IsBehindMany()) AllowNextGrid();
     uint8_t* shared = SharedMemory();
     Attention attention{operands, shared, Feed{operands, shared}};
     attention.warp = threadIdx.x / kWarpThreads;
     attention.lane = threadIdx.x % kWarpThreads;
     attention.feed.Start();
+    AllowNextGrid();
     Walk walk;
     walk.Start();
     Segment segment;

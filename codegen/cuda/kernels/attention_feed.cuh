@@ -58,19 +58,21 @@ struct Segment {
   }
 };
 
-// A block's segments in order: every gridDim'th pair of a tile and a KV head.
+// The segments in order of a block, one of those that work: as many pairs of a tile and a KV head
+// lie between them.
 struct Walk {
   int pair;
 
   DEVICE void Start() { pair = blockIdx.x; }
   DEVICE bool Next(const uint8_t* plan, Segment& segment) {
     const PlanHeader& header = *reinterpret_cast<const PlanHeader*>(plan);
-    if (pair >= header.many_tiles * kHkv) return false;
+    const bool works = static_cast<int>(blockIdx.x) < header.many_blocks;
+    if (!works || pair >= header.many_tiles * kHkv) return false;
     segment.tile_at = header.many_at + pair / kHkv * static_cast<int>(sizeof(Tile));
     segment.head = pair % kHkv;
     segment.step_begin = segment.tile(plan).step_begin;
     segment.step_end = segment.tile(plan).step_end;
-    pair += gridDim.x;
+    pair += header.many_blocks;
     return true;
   }
 };

@@ -354,13 +354,11 @@ struct SharingWarp : FewWarp {
 };
 
 struct Attention {
-  static DEVICE void Run(const AttentionOperands& operands) {
-    AllowNextGrid();
+  static DEVICE void Attend(const AttentionOperands& operands) {
     const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
     const FewWarp self{operands, SharedMemory(), warp, lane};
-    // One block waits for the prior grid in any case, so that those behind this one do.
     const BlockStart& start = Walk::Of(operands.plan);
-    if (start.unit == start.unit_end && blockIdx.x > 0) return;
+    if (start.unit == start.unit_end) return;
     if (threadIdx.x < 2) self.Open(threadIdx.x).units = 0;
     SyncBlock();
     if (kMayShareChunk && start.together != 0) {
@@ -377,6 +375,12 @@ struct Attention {
     for (int i = 0; i < 2; ++i) {
       if (self.Open(i).units != 0) self.Merge(self.Open(i));
     }
+  }
+  static DEVICE void Run(const AttentionOperands& operands) {
+    AllowNextGrid();
+    Attend(operands);
+    // One block waits for the prior grid in any case, so that those behind this one do.
+    if (blockIdx.x == 0) WaitForPriorGrid();
   }
 };
 

@@ -4,6 +4,10 @@
 // where its context is up to kShortTokens; any other tiles of kManyRows, the last first, as they
 // see most. Nothing here decides a bit of a result.
 //
+// Where there are tiles of either kind, products bound one and memory the other: each has
+// multiprocessors of its own, so that both end about together. Tiles of many rows come first: what
+// the other entry has is dealt to the blocks that begin where these leave room.
+//
 // Grids behind this one start when it has ended and fenced: what it wrote may be read before
 // WaitForPriorGrid.
 #ifndef QUIRE_ATTENTION_PLAN_CUH_
@@ -13,14 +17,16 @@
 
 // What the plan's memory was made for.
 struct PlanLimits {
-  int few_tiles, many_tiles, blocks;
+  int few_tiles, many_tiles;
+  int blocks;  // of the entry for few rows
+  int multiprocessors;
 };
 
 struct AttentionPlan {
   // Tiles of few rows, short ones and those of many rows; of the first also chunks, and steps (at
-  // least one a tile).
+  // least one a tile); of the last what they take, in about a step's time.
   static constexpr int kFewTiles = 0, kShortTiles = 1, kManyTiles = 2, kUnits = 3, kSteps = 4,
-                       kCounts = 5;
+                       kManySteps = 5, kCounts = 6;
   struct Counts {
     int of[kCounts];
     // In registers, where an index would put all of them in memory.
@@ -75,7 +81,12 @@ struct AttentionPlan {
     const int kind = KindOf(sequence);
     const int tiles = DivideUp(sequence.rows * kGroup, kind == kManyTiles ? kManyRows : kFewRows);
     Counts counts = {{kind == kFewTiles ? tiles : 0, kind == kShortTiles ? tiles : 0,
-                      kind == kManyTiles ? tiles : 0, 0, 0}};
+                      kind == kManyTiles ? tiles : 0, 0, 0, 0}};
+    if (kind == kManyTiles) {
+      int seen = kCausal ? sequence.context - sequence.rows / 2 : sequence.context;
+      if (kWindow > 0 && seen > kWindow) seen = kWindow;
+      counts.of[kManySteps] = tiles * (seen / kStepTokens + kTileSteps);
+    }
     for (int i = 0; kind == kFewTiles && i < tiles; ++i) {
       const Tile tile = MakeTile(sequence, kFewRows, i);
       counts.of[kUnits] += tile.chunks();
@@ -138,6 +149,29 @@ struct AttentionPlan {
     }
   }
 
+  // Times on an H200, where memory brings the keys and values of a step of few rows in 1: what a
+  // multiprocessor takes for a step of many, and more while memory is busy, and for one of few.
+  // kTileSteps: of many rows, what a tile takes beside its steps.
+  static constexpr int kManyTime = kManyRows * 7 / 4 / static_cast<int>(sizeof(KvElement));
+  static constexpr int kBusyTime = kManyTime * 3 / 7;
+  static constexpr int kFewTime = kNarrow ? 150 : 96;
+  static constexpr int kTileSteps = 3;
+
+  // Blocks of the entry for many rows that work, of one for each multiprocessor.
+  static DEVICE int ManyBlocks(const Counts& total, int multiprocessors) {
+    if (!kGridsOverlap || total.of[kSteps] == 0) return multiprocessors;
+    const float many_steps = static_cast<float>(total.of[kManySteps]) * kHkv;
+    const float few = static_cast<float>(total.of[kSteps]) * kHkv;
+    const float each = 1.0f / static_cast<float>(multiprocessors);
+    float many = many_steps * kManyTime;
+    float time = Max(few, (many + few * kFewTime) * each);
+    many += many_steps * kBusyTime * (few / time);
+    time = Max(few, (many + few * kFewTime) * each);
+    const int blocks = static_cast<int>(many / time) + 1, pairs = total.of[kManyTiles] * kHkv;
+    const int most = pairs < multiprocessors ? pairs : multiprocessors;
+    return blocks < most ? blocks : most;
+  }
+
   DEVICE void WriteTiles(int kind, Tile* tiles, int tile_count) const {
     const int rows = kind == kManyTiles ? kManyRows : kFewRows;
     for (int i = threadIdx.x; i < tile_count; i += kThreads) {
@@ -158,8 +192,8 @@ struct AttentionPlan {
   }
 
   // The first unit of a block, and its tile: that nearest to unit or step (`what`) `at` of all
-  // tiles and heads. A pair about as long as the `share` that a block has is not cut, and little of
-  // one is not cut off.
+  // tiles and heads. A pair about as long as the `share` that a block has, or shorter, is not cut,
+  // and little of one is not cut off.
   DEVICE void Locate(int what, int at, int share, BlockStart& start) const {
     Counts counts;
     int in_sequence = at / kHkv, index = 0, unit = 0, length = 0;
@@ -194,17 +228,37 @@ struct AttentionPlan {
     start.unit = start.tile.unit * kHkv + head * chunks + chunk;
   }
 
-  DEVICE void Deal(BlockStart* starts, int blocks, const PlanHeader& header, int steps) const {
-    const int units = header.units;
-    const bool together = kMayShareChunk && units <= blocks;
+  static DEVICE int PartOf(int x, int part, int of) {
+    return static_cast<int>(int64_t{x} * part / of);
+  }
+  // To the first `some` of the blocks. Where multiprocessors are few, which then bound them, each has
+  // a block of the first half and one of the others: where pairs are not cut, the former have the
+  // odd ones, so that all have alike.
+  DEVICE void Deal(BlockStart* starts, int blocks, int some, const PlanHeader& header,
+                   int steps) const {
+    const int units = header.units, pairs = header.few_tiles * kHkv;
+    const bool together = kMayShareChunk && units <= some;
+    const int half = (some + 1) / 2;
+    int middle = PartOf(steps, half, some);  // where the second half begins
+    if (const int each = pairs / some; kResident == 2 && some < blocks && each > 0) {
+      const bool most = 2 * (pairs - each * some) >= some;  // of the first half have one more
+      middle = PartOf(steps, most ? (each + 1) * half : pairs - each * (some - half), pairs);
+    }
+    const auto begin = [&](int block) {
+      const bool later = block >= half;
+      return (later ? middle : 0) + PartOf(later ? steps - middle : middle,
+                                           later ? block - half : block,
+                                           later ? some - half : half);
+    };
     for (int block = threadIdx.x; block < blocks; block += kThreads) {
       BlockStart start = {};
-      const bool each_one = units <= blocks;  // or none
-      if (!each_one || block < units) {
-        const int at = each_one ? block : static_cast<int>(int64_t{steps} * block / blocks);
-        Locate(each_one ? kUnits : kSteps, at, each_one ? 0 : steps / blocks, start);
+      const bool each_one = units <= some;  // or none
+      const bool has_any = block < (each_one ? units : some);
+      if (has_any) {
+        const int at = each_one ? block : begin(block);
+        Locate(each_one ? kUnits : kSteps, at, each_one ? 0 : steps / some, start);
       }
-      if (each_one) start.unit = block < units ? block : units;
+      if (each_one || !has_any) start.unit = has_any ? block : units;
       start.together = together;
       start.header = header;
       starts[block] = start;
@@ -232,6 +286,7 @@ struct AttentionPlan {
         static_cast<int>(sizeof(PlanHeader)) + limits.blocks * static_cast<int>(sizeof(BlockStart));
     plan.many_at = plan.few_at + limits.few_tiles * kTileBytes;
     plan.arrivals_at = plan.many_at + limits.many_tiles * kTileBytes;
+    plan.many_blocks = ManyBlocks(total, limits.multiprocessors);
     plan.partials_at = plan.arrivals_at + DivideUp(limits.few_tiles * kHkv + 1, 4) * 16;
     if (thread == 0) *reinterpret_cast<PlanHeader*>(memory) = plan;
 #pragma unroll 1
@@ -242,7 +297,10 @@ struct AttentionPlan {
       self.WriteTiles(kind, reinterpret_cast<Tile*>(memory + at), total.Of(kind));
     }
 
-    self.Deal(reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader)), limits.blocks, plan,
+    // Where the other entry leaves no room, this one's blocks begin as its blocks end.
+    const int room = limits.multiprocessors - plan.many_blocks;
+    const int some = room > 0 ? limits.blocks / limits.multiprocessors * room : limits.blocks;
+    self.Deal(reinterpret_cast<BlockStart*>(memory + sizeof(PlanHeader)), limits.blocks, some, plan,
               total.of[kSteps] * kHkv);
     auto* arrivals = reinterpret_cast<uint32_t*>(memory + plan.arrivals_at);
     for (int i = thread; i < plan.few_tiles * kHkv; i += kThreads) arrivals[i] = 0;

@@ -1,8 +1,8 @@
 // What a block of attention_warpgroup.cuh or attention_wide.cuh reads: tiles, their q, and rings of
 // steps' keys and of their values, brought by warpgroup 0 for the others.
 //
-// Work:     pairs of a tile and a KV head, the longest first: a block begins with that of its own
-//           number, and takes the next by a ticket. The last to draw leaves none drawn.
+// Work:     pairs of a tile and a KV head, the longest first: a block that works begins with that of
+//           its own number, and takes the next by a ticket. The last to draw leaves none drawn.
 // Warps:    0 brings keys and values, by tensor copies of whole runs of tokens; 1 asks for tiles,
 //           and brings their q, likewise where 64 rows are whole tokens, otherwise with 2 and 3.
 // Barriers: of each stage full and free (a step's keys and values have the same, but of wide
@@ -59,7 +59,10 @@ struct AttentionRing {
   struct alignas(16) TileNote {
     Tile tile;
     int head;  // -1: there is no more
+    int padding[3];
+    int rows[8];  // where the first step's keys begin in the layer, by run
   };
+  static_assert(kRuns <= 8);
 
   static constexpr int kGroupQueryBytes = kGroupRows * kRowBytes;
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
@@ -179,7 +182,17 @@ struct AttentionRing {
 
   // ---- warp 0: keys and values
 
+  DEVICE const PlanHeader& header() const {
+    return *reinterpret_cast<const PlanHeader*>(operands.plan);
+  }
+  // Whether tiles are dealt, so that the next is known, and not drawn: beside many tiles of few rows
+  // memory is slow to answer. Warps that copy q have no registers for it.
+  DEVICE bool LooksAhead() const {
+    return kQueryBoxes &&
+           Uniform(3 * header().many_blocks < 2 * static_cast<int>(gridDim.x)) != 0;
+  }
   DEVICE void BringSteps(const TensorMap& layer) const {
+    const bool ahead = LooksAhead();
     KeyTurn key;
     ValueTurn value;
     for (TileTurn turn;; turn.Next()) {
@@ -187,8 +200,8 @@ struct AttentionRing {
       const TileNote& of = note(turn.at);
       const int head = Uniform(of.head);
       if (head < 0) return;
-      CopySteps(layer, UniformTile(of.tile), head, key, value);
-      ArriveAtThreads(kCopiedBarrier, 2 * kWarpThreads);
+      CopySteps(layer, UniformTile(of.tile), head, of.rows[lane % 8], key, value);
+      if (!ahead) ArriveAtThreads(kCopiedBarrier, 2 * kWarpThreads);
     }
   }
 
@@ -213,10 +226,11 @@ struct AttentionRing {
   }
 
   // A step's keys, and its values; of wide heads those of the step before, as they are read.
-  DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head, KeyTurn& key,
+  // `next`: RunRow() of the first.
+  DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head, int next, KeyTurn& key,
                         ValueTurn& value) const {
     const int end = StepEnd(tile);
-    int row = 0, next = RunRow(tile, head, tile.step_begin);
+    int row = 0;
     WaitForPriorGrid();  // which writes keys and values
     for (int step = tile.step_begin; step < end + kWide; ++step) {
       const int before = row;
@@ -257,29 +271,45 @@ struct AttentionRing {
   // ---- warps 1 to 3: tiles and q
 
   DEVICE void BringTiles(const TensorMap& query) const {
-    const PlanHeader& header = *reinterpret_cast<const PlanHeader*>(operands.plan);
-    const int pairs = Uniform(header.many_tiles) * kHkv;
-    const auto* tiles = reinterpret_cast<const Tile*>(operands.plan + Uniform(header.many_at));
-    uint32_t* drawn = header.Drawn(operands.plan);
-    int pair = blockIdx.x;
+    const int pairs = Uniform(header().many_tiles) * kHkv;
+    const auto* tiles = reinterpret_cast<const Tile*>(operands.plan + Uniform(header().many_at));
+    uint32_t* drawn = header().Drawn(operands.plan);
+    const int blocks = Uniform(header().many_blocks);
+    int pair = static_cast<int>(blockIdx.x) < blocks ? static_cast<int>(blockIdx.x) : pairs;
+    const bool ahead = LooksAhead();
+    if (!header().IsBehindMany()) AllowNextGrid();
     for (TileTurn turn;; turn.Next()) {
       const bool there = pair < pairs;
-      TileNote drawn_note = {{}, -1};
-      if (there) drawn_note = {UniformTile(tiles[pair / kHkv]), pair % kHkv};
+      TileNote drawn_note = {{}, -1, {}, {}};
+      int row = 0;
+      if (there) {
+        drawn_note.tile = UniformTile(tiles[pair / kHkv]);
+        drawn_note.head = pair % kHkv;
+        row = RunRow(drawn_note.tile, drawn_note.head, drawn_note.tile.step_begin);
+      }
       WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
+      if (lane < kRuns) note(turn.at).rows[lane] = row;
+      SyncWarp();
       if (lane == 0) {
-        note(turn.at) = drawn_note;
+        note(turn.at).tile = drawn_note.tile;
+        note(turn.at).head = drawn_note.head;
         Arrive(tile_noted(turn.at));
       }
+      SyncWarp();
       // The prior grid writes q, reads what y is written to, and drew tickets; and this one is not
       // to end before it.
       WaitForPriorGrid();
+      AllowNextGrid();
       if constexpr (kQueryBoxes) {
         if (lane == 0) CopyQueryBoxes(query, drawn_note, turn.at);
       } else {
-        CopyQuery(drawn_note, turn.at);
+        CopyQuery(note(turn.at), turn.at);
       }
       if (!there) return;
+      if (ahead) {
+        pair += blocks;
+        continue;
+      }
       // A tile that is asked for early may keep the block that has most to do.
       SyncThreads(kCopiedBarrier, 2 * kWarpThreads);
       uint32_t ticket = 0;
@@ -288,7 +318,7 @@ struct AttentionRing {
         // A pair each, and each drew once.
         if (ticket + 1 == static_cast<uint32_t>(pairs)) *drawn = 0;
       }
-      pair = gridDim.x + static_cast<int>(Shuffle(ticket, 0));
+      pair = blocks + static_cast<int>(Shuffle(ticket, 0));
     }
   }
   // Warps 2 and 3.
@@ -345,7 +375,6 @@ struct AttentionRing {
     const int thread = threadIdx.x;
     const AttentionRing ring{operands, Uniform(thread / kWarpThreads), thread % kWarpThreads,
                              SharedAddress(SharedMemory())};
-    AllowNextGrid();
     if (thread == 0) {
       PrefetchMap(layer);
       if (kQueryBoxes) PrefetchMap(query);

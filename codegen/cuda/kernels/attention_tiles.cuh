@@ -243,7 +243,8 @@ struct TileFeed {
     known = true;
     Advance();
     Look();
-    bool waited = false;
+    bool waited = Walk::Of(operands.plan).header.IsBehindMany();
+    if (waited) FenceDevice();  // what others wrote is read after this
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       // What the step has is known when its first phase has begun.

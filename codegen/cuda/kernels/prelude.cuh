@@ -340,6 +340,11 @@ DEVICE void FenceDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // ---- programmatic dependent launch
 
+#if __CUDA_ARCH__ >= 900
+constexpr bool kGridsOverlap = true;
+#else
+constexpr bool kGridsOverlap = false;
+#endif
 // Before this, only memory that no kernel of the stream writes may be read, and none written.
 DEVICE void WaitForPriorGrid() {
 #if __CUDA_ARCH__ >= 900
