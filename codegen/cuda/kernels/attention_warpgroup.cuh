@@ -130,11 +130,18 @@ struct AttentionWarpgroup {
   }
   static DEVICE void FoldEnded(Sums& sums) { FoldChunk(sums.total, sums.chunk, sums.before); }
 
+  // What is known of a step.
+  enum class StepKind {
+    kMasked,  // it may not be all visible
+    kOdd,     // it is, and its number is odd, so that it opens no chunk
+    kEven,    // it is, and follows such a step
+  };
   // The scores of `step`, and the sums of the step before, whose weights are p; next_p become those
   // of `step`. `has_keys`: whether keys are known to have come, of this step and then of the next.
-  template <bool kMasked>
+  template <StepKind kKind>
   DEVICE void Advance(Work& work, int step, const StepWeights& p, StepWeights& next_p,
                       bool& has_keys) const {
+    constexpr bool kMasked = kKind == StepKind::kMasked;
     Sums& sums = work.sums;
     Ring::KeyTurn next = work.stage;
     next.Next();
@@ -142,8 +149,10 @@ struct AttentionWarpgroup {
     if (kMasked || !has_keys) WaitForPhase(ring.key_full(next.at), next.parity);
     WaitForTurn();
     AskForScores(sums, work.tile, next.at);
-    if (sums.opens && sums.folds) FoldEnded(sums);
-    AskForSums(sums, p, work.stage.at, sums.opens);
+    if constexpr (kKind != StepKind::kEven) {
+      if (sums.opens && sums.folds) FoldEnded(sums);
+    }
+    AskForSums(sums, p, work.stage.at, kKind != StepKind::kEven && sums.opens);
     EndTurn();
     Ring::KeyTurn ahead = next;
     ahead.Next();
@@ -151,7 +160,7 @@ struct AttentionWarpgroup {
     HoldProducts(sums.s);
     // Asked for here, the answer has come when it is wanted.
     if (!kMasked) has_keys = PhaseHasEnded(ring.key_full(ahead.at), ahead.parity);
-    sums.opens = step % kChunkSteps == 0;
+    sums.opens = kKind != StepKind::kOdd && step % kChunkSteps == 0;
     sums.folds |= sums.opens;
     WeighStep<kMasked>(work, step, sums.opens, next_p);
     WaitForProducts<0>();
@@ -163,21 +172,22 @@ struct AttentionWarpgroup {
   // Of a step that may not be all visible.
   DEVICE void AdvanceMasked(Work& work, int step) const {
     bool has_keys = false;
-    Advance<true>(work, step, work.sums.p, work.sums.next_p, has_keys);
+    Advance<StepKind::kMasked>(work, step, work.sums.p, work.sums.next_p, has_keys);
     TakeWeights(work.sums);
   }
-  // Steps that are all visible, two at a time, so that weights stay where they are.
+  // Steps that are all visible, two at a time, so that weights stay where they are, the first odd, so
+  // that only the second may open a chunk.
   DEVICE void AdvanceWhole(Work& work, int step, int end) const {
     Sums& sums = work.sums;
     bool has_keys = false;
 #pragma unroll 1
     while (step < end) {
-      Advance<false>(work, step++, sums.p, sums.next_p, has_keys);
+      Advance<StepKind::kOdd>(work, step++, sums.p, sums.next_p, has_keys);
       if (step == end) {
         TakeWeights(sums);
         return;
       }
-      Advance<false>(work, step++, sums.next_p, sums.p, has_keys);
+      Advance<StepKind::kEven>(work, step++, sums.next_p, sums.p, has_keys);
     }
   }
 
@@ -224,7 +234,9 @@ struct AttentionWarpgroup {
     const int whole_end = step_end < whole.end ? step_end : whole.end;
     if constexpr (kWindow > 0) {
 #pragma unroll 1
-      for (; step < whole_begin; ++step) AdvanceMasked(work, step);
+      for (; step < whole_begin || (step < whole_end && step % 2 == 0); ++step) {
+        AdvanceMasked(work, step);
+      }
     }
     if (step < whole_end) {
       AdvanceWhole(work, step, whole_end);
