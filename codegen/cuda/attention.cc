@@ -97,8 +97,10 @@ int64_t SharedBytes(const AttentionSpec& spec, const Config& config, int64_t sta
   if (ByWarpgroups(config)) {
     const bool wide = config.body == Body::kWide;
     const int64_t row = RoundUp(spec.d, 64) * 2, tiles = wide ? 1 : 2, halves = wide ? 1 : 2;
-    const int64_t barriers = 2 * halves * stages + 3 * tiles + (wide ? 4 : 0);
-    return tiles * ManyRows(spec, config) * row + stages * halves * kStepTokens * row +
+    const int64_t byte_stages = IsNarrow(spec) ? DivideUp(stages, 2) : 0;
+    const int64_t barriers = 2 * (halves * stages + byte_stages) + 3 * tiles + (wide ? 4 : 0);
+    const int64_t of_bytes = byte_stages * 2 * kStepTokens * 128;
+    return tiles * ManyRows(spec, config) * row + stages * halves * kStepTokens * row + of_bytes +
            (wide ? 2 * kSharedWeightsBytes : 0) + kOnesBytes + RoundUp(8 * barriers, 16) +
            tiles * kTileNoteBytes;
   }
@@ -147,11 +149,10 @@ Config ShortConfig(const AttentionSpec& spec) {
   return {Body::kShort, kFewThreads, 0, resident, 0};
 }
 // Whether tensor copies bring whole runs of tokens, and warpgroups' registers hold 64 rows' sums.
-// Warpgroups' products read keys and values where they were copied to: bytes are none of their
-// operands, and tiles of many rows over a cache of f8e4m3 are summed by warps.
+// Of wide heads there is no room for bytes beside the elements that they become.
 bool HasWarpgroups(const AttentionSpec& spec, const CudaLimits& limits) {
-  return limits.major == 9 && !IsNarrow(spec) && spec.d == spec.dv && spec.page_tokens % 8 == 0 &&
-         (!IsWide(spec) || spec.d == 192 || spec.d == 256);
+  return limits.major == 9 && spec.d == spec.dv && spec.page_tokens % 8 == 0 &&
+         (!IsWide(spec) || (!IsNarrow(spec) && (spec.d == 192 || spec.d == 256)));
 }
 // As many rows as fit.
 Config ManyConfig(const AttentionSpec& spec, const CudaLimits& limits) {
@@ -371,9 +372,11 @@ class CudaAttention : public CudaKernel {
     if (ByWarpgroups(config)) {
       // Keys and values alike, in runs of tokens that lie in one page and one step.
       const auto run = static_cast<int>(std::gcd(int64_t{kStepTokens}, spec_.page_tokens));
-      const int64_t layer_rows = std::min(kMostLayerBytes / (2 * spec_.d), kMostMapRows);
-      launch.tensor_maps = {
-          {{Kind::kOperand, 1}, layer_rows, spec_.d, run, /*grouped=*/spec_.d % 64 == 0}};
+      // Two bytes are an element to the map.
+      const int64_t row_bytes = KvBytes(spec_) * spec_.d;
+      const int64_t layer_rows = std::min(kMostLayerBytes / row_bytes, kMostMapRows);
+      const bool grouped = !IsNarrow(spec_) && spec_.d % 64 == 0;
+      launch.tensor_maps = {{{Kind::kOperand, 1}, layer_rows, row_bytes / 2, run, grouped}};
       launch.arguments = {{Kind::kTensorMap, 0}};
     }
     if (HasQueryBoxes(spec_, config)) {

@@ -91,6 +91,67 @@ QUIRE_PLAIN_MASKS
 }  // namespace e4m3_grouped_many
 #include "tests/codegen/cuda_attention_again.h"
 
+// Warpgroups read Elements that three warps write: of one panel of bytes, of rows that do not fill
+// panels, of two panels of Elements; and warps have the same over other pages.
+namespace e4m3_body_few {
+QUIRE_KV_ATTENTION(Bf16, E4m3, true, 6, 2, 64, 64, 5, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+#include <attention_short.cuh>
+}  // namespace e4m3_body_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace e4m3_body_many {
+QUIRE_KV_ATTENTION(Bf16, E4m3, true, 6, 2, 64, 64, 5, 3, false)
+QUIRE_PLAIN_MASKS
+#include <attention_body.cuh>
+}  // namespace e4m3_body_many
+#include "tests/codegen/cuda_attention_again.h"
+#undef QUIRE_MANY_THREADS
+#define QUIRE_MANY_THREADS 384
+namespace e4m3_warpgroup_few {
+QUIRE_KV_ATTENTION(Bf16, E4m3, true, 6, 2, 64, 64, 16, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+#include <attention_short.cuh>
+}  // namespace e4m3_warpgroup_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace e4m3_warpgroup_many {
+QUIRE_KV_ATTENTION(Bf16, E4m3, true, 6, 2, 64, 64, 16, 3, false)
+QUIRE_PLAIN_MASKS
+#include <attention_warpgroup.cuh>
+}  // namespace e4m3_warpgroup_many
+#include "tests/codegen/cuda_attention_again.h"
+namespace e4m3_warpgroup_padded_few {
+QUIRE_KV_ATTENTION(Bf16, E4m3, true, 2, 1, 48, 48, 8, 2, true)
+QUIRE_PLAIN_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+#include <attention_short.cuh>
+}  // namespace e4m3_warpgroup_padded_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace e4m3_warpgroup_padded_many {
+QUIRE_KV_ATTENTION(Bf16, E4m3, true, 2, 1, 48, 48, 8, 3, false)
+QUIRE_PLAIN_MASKS
+#include <attention_warpgroup.cuh>
+}  // namespace e4m3_warpgroup_padded_many
+#include "tests/codegen/cuda_attention_again.h"
+namespace e4m3_warpgroup_windowed_few {
+QUIRE_KV_ATTENTION(F16, E4m3, false, 8, 1, 112, 112, 24, 2, true)
+QUIRE_WINDOW_MASKS
+#include <attention_few.cuh>
+#include <attention_plan.cuh>
+#include <attention_short.cuh>
+}  // namespace e4m3_warpgroup_windowed_few
+#include "tests/codegen/cuda_attention_again.h"
+namespace e4m3_warpgroup_windowed_many {
+QUIRE_KV_ATTENTION(F16, E4m3, false, 8, 1, 112, 112, 24, 3, false)
+QUIRE_WINDOW_MASKS
+#include <attention_warpgroup.cuh>
+}  // namespace e4m3_warpgroup_windowed_many
+#include "tests/codegen/cuda_attention_again.h"
+
 namespace {
 
 QUIRE_KERNEL(e4m3)
@@ -98,6 +159,10 @@ QUIRE_KERNEL(e4m3_paged)
 QUIRE_KERNEL(e4m3_windowed)
 QUIRE_KERNEL(e4m3_wide)
 QUIRE_KERNEL(e4m3_grouped)
+QUIRE_KERNEL(e4m3_body)
+QUIRE_WARPGROUP_KERNEL(e4m3_warpgroup)
+QUIRE_WARPGROUP_KERNEL(e4m3_warpgroup_padded)
+QUIRE_WARPGROUP_KERNEL(e4m3_warpgroup_windowed)
 
 template <typename T>
 void ExpectWidened(uint32_t bits, uint32_t element) {
@@ -179,6 +244,24 @@ TEST(CudaAttentionE4m3EmulatedTest, ALongContextOverManyBlocks) {
   const Rows rows = RunStep<e4m3_paged_kernel>(parts, 40);
   ExpectClose<e4m3_paged_kernel>(parts, rows);
   ExpectSame(RunStep<e4m3_paged_kernel>(parts, 1), rows, "fewer blocks");
+}
+
+TEST(CudaAttentionE4m3EmulatedTest, WarpgroupsHaveTheBitsOfWarps) {
+  const Rows rows = RunStep<e4m3_body_kernel>(kMixed, 2);
+  ExpectClose<e4m3_body_kernel>(kMixed, rows);
+  ExpectSame(RunStep<e4m3_warpgroup_kernel>(kMixed, 3), rows, "many blocks");
+  ExpectSame(RunStep<e4m3_warpgroup_kernel>(kMixed, 1, 3), rows, "one block, other pages");
+  for (const Part& part : {kMixed[3], kMixed[5], Part{4, 30, 80}}) {
+    ExpectSame(RunStep<e4m3_warpgroup_kernel>({part}, 2), rows, "alone");
+  }
+}
+
+TEST(CudaAttentionE4m3EmulatedTest, WarpgroupsWithPanelsMasksAndTerms) {
+  const std::vector<Part> parts = {{1, 1, 300}, {2, 20, 150}, {3, 140, 290}, {4, 50, 51}};
+  ExpectClose<e4m3_warpgroup_padded_kernel>(parts, RunStep<e4m3_warpgroup_padded_kernel>(parts, 2));
+  const Rows rows = RunStep<e4m3_warpgroup_windowed_kernel>(parts, 2);
+  ExpectClose<e4m3_warpgroup_windowed_kernel>(parts, rows);
+  ExpectSame(RunStep<e4m3_warpgroup_windowed_kernel>({{2, 4, 150}}, 1), rows, "fewer rows");
 }
 
 TEST(CudaAttentionE4m3EmulatedTest, WindowsWideHeadsAndLargeGroups) {

@@ -72,15 +72,16 @@ using Rows = std::map<std::pair<int, int>, std::vector<uint16_t>>;
   };
 #define QUIRE_KERNEL(name) \
   QUIRE_KERNEL_BY(name, name##_many::kPlacesAt, name##_many::Attention::Run(operands))
-#define QUIRE_WARPGROUP_KERNEL_BY(name, body)                                                    \
-  QUIRE_KERNEL_BY(                                                                               \
-      name, name##_many::AttentionRing::kNotesAt,                                                \
-      (name##_many::body::Run(operands,                                                          \
-                              TensorMap{operands.layer, 1 << 30, name##_many::kD,                \
-                                        name##_many::AttentionRing::kRunTokens},                 \
-                              TensorMap{operands.q, query_rows * name##_many::kHq,               \
-                                        name##_many::kD, name##_many::AttentionRing::kGroupRows, \
-                                        name##_many::kHq, name##_many::kGroup})))
+#define QUIRE_WARPGROUP_KERNEL_BY(name, body)                                              \
+  QUIRE_KERNEL_BY(                                                                         \
+      name, name##_many::AttentionRing::kNotesAt,                                          \
+      (name##_many::body::Run(                                                             \
+          operands,                                                                        \
+          TensorMap{operands.layer, 1 << 30, name##_many::kD * int{sizeof(KvElement)} / 2, \
+                    name##_many::AttentionRing::kRunTokens},                               \
+          TensorMap{operands.q, query_rows * name##_many::kHq, name##_many::kD,            \
+                    name##_many::AttentionRing::kGroupRows, name##_many::kHq,              \
+                    name##_many::kGroup})))
 #define QUIRE_WARPGROUP_KERNEL(name) QUIRE_WARPGROUP_KERNEL_BY(name, AttentionWarpgroup)
 QUIRE_KERNEL(plain)
 QUIRE_KERNEL(paged)

@@ -106,8 +106,15 @@ TEST(CudaAttentionTest, KeysAndValuesInBytes) {
                         "const float* value_scales, Element* y,"));
   // q, layer, scales, y, pages, plan
   EXPECT_EQ(kernel->Launches(1).launches[0].arguments.size(), 7u);
-  // Tiles of many rows are summed by warps.
-  EXPECT_THAT(kernel->entries()[1].source, HasSubstr("#include \"attention_body.cuh\""));
+  // Tensor copies take two bytes for an element.
+  EXPECT_THAT(kernel->entries()[1].source, HasSubstr("#include \"attention_warpgroup.cuh\""));
+  const CudaTensorMap& map = kernel->Launches(99).launches[0].tensor_maps[0];
+  EXPECT_EQ(map.columns, 64);
+  EXPECT_FALSE(map.grouped);
+  // Of wide heads, tiles of many rows are summed by warps.
+  spec.d = spec.dv = 256;
+  EXPECT_THAT(Make(spec, kHopper.limits)->entries()[1].source,
+              HasSubstr("#include \"attention_body.cuh\""));
   spec.d = spec.dv = 72;
   EXPECT_EQ(MakeCudaAttention(spec, kHopper.limits).status().code(),
             absl::StatusCode::kUnimplemented);

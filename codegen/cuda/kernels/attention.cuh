@@ -14,7 +14,7 @@
 // Arithmetic, the same bits for a row in every body, whatever else is in the step, however its
 // context is cut and paged:
 //   (1) A token's score is one chain of tensor-core steps over D in order, 16 at a time, D padded
-//       with zeros; then, times the scale of its head's keys, Transform() in f32.
+//       with zeros; then Transform() in f32, the scale of its head's keys among its factors.
 //   (2) The context is cut into chunks of kChunkTokens at multiples of it, and these into steps of
 //       kStepTokens. A chunk starts from m = kLowest, l = 0, o = 0. Where the largest score of a
 //       step's visible tokens, rounded up to an integer, exceeds m by more than 8, the step raises
@@ -225,14 +225,19 @@ struct QueryRows {
 
 // ---- scores
 
+// What products are multiplied with, but for the scale of a head's keys: to be scores in base 2, or
+// the argument of a softcap's exponential.
+constexpr double kProductFactor =
+    kCap > 0 ? 2 * kLog2E * kScale / (kCap > 0 ? kCap : 1) : kScale * kLog2E;
+
 // One row of a tile, as scores need it.
 struct RowInfo {
   int position;   // of the row's token in its sequence
   int last;       // position of the last token that it may see
   int own_begin;  // position of the sequence's first row of this step
   int q_head;
-  int tree_at;  // of its words
-  float key_scale;
+  int tree_at;   // of its words
+  float factor;  // of products, by the scale of the head's keys
 
   DEVICE void Load(const AttentionOperands& operands, const Tile& tile, int head, int row) {
     const int in_sequence = tile.row + (row < tile.rows ? row : tile.rows - 1);
@@ -242,7 +247,9 @@ struct RowInfo {
     position = own_begin + token;
     last = kCausal ? position : tile.context - 1;
     if constexpr (kTreeWords > 0) tree_at = (tile.first_row + token) * kTreeWords;
-    if constexpr (kKeyScales) key_scale = operands.key_scales[head];
+    if constexpr (kKeyScales) {
+      factor = Mul(operands.key_scales[head], static_cast<float>(kProductFactor));
+    }
   }
 
   DEVICE bool Sees(const AttentionOperands& operands, int token) const {
@@ -260,16 +267,12 @@ struct RowInfo {
   // The score in base 2, of a product q . k. Not called where kPlain: there the scale is part of
   // the exponential's argument.
   DEVICE float Transform(const AttentionOperands& operands, float product, int token) const {
-    float score;
-    if constexpr (kKeyScales) product = Mul(product, key_scale);
+    float score = Mul(product, kKeyScales ? factor : static_cast<float>(kProductFactor));
     if constexpr (kCap > 0) {
       // cap * tanh(x): 1 - 2 / (e^2x + 1)
-      const float power =
-          Exp2(Mul(product, static_cast<float>(2 * kLog2E * kScale / (kCap > 0 ? kCap : 1))));
+      const float power = Exp2(score);
       const float tanh = Fma(-2.0f, Reciprocal(Add(power, 1.0f)), 1.0f);
       score = Mul(tanh, static_cast<float>(kCap * kLog2E));
-    } else {
-      score = Mul(product, static_cast<float>(kScale * kLog2E));
     }
     if constexpr (kAlibi)
       score = Fma(kAlibiSlopes[q_head], static_cast<float>(token - position), score);

@@ -5,9 +5,10 @@
 //           its own number, and takes the next by a ticket. The last to draw leaves none drawn.
 // Warps:    0 brings keys and values, by tensor copies of whole runs of tokens; 1 asks for tiles,
 //           and brings their q, likewise where 64 rows are whole tokens, otherwise with 2 and 3.
+//           Of E4m3 all of that is done by 1, and the others write Elements (attention_bytes.cuh).
 // Barriers: of each stage full and free (a step's keys and values have the same, but of wide
 //           heads); of each tile noted (which it is), full (its q), free; of
-//           wide heads' weights full and free.
+//           wide heads' weights full and free; of each stage of bytes full and free.
 //
 // Rows lie in panels of 64 columns, 128 bytes, swizzled, the last filled up with zeros.
 //
@@ -16,15 +17,16 @@
 //   kRingAt       steps' keys [kKeyStages], then values [kValueStages], each
 //                 [kStepTokens / 8][kPanels][8][128] where a row's panels are whole (kGrouped),
 //                 else [kPanels][kStepTokens][128]
+//   kBytesAt      of E4m3: StageBytes' keys and values [kBytesStages]
 //   kSharedAt     of wide heads: SharedWeights [2]
 //   kOnesAt       1024 of ones
-//   kBarriersAt   of 8 each: stages full, stages free, tiles noted, full, free, and of wide heads
-//                 weights full, weights free
+//   kBarriersAt   of 8 each: stages full, stages free, tiles noted, full, free, of wide heads
+//                 weights full, weights free, and of E4m3 bytes full, bytes free
 //   kNotesAt      TileNote [kTiles]
 #ifndef QUIRE_ATTENTION_RING_CUH_
 #define QUIRE_ATTENTION_RING_CUH_
 
-#include "attention.cuh"
+#include "attention_bytes.cuh"
 #include "hopper.cuh"
 
 struct AttentionRing {
@@ -42,6 +44,7 @@ struct AttentionRing {
   static constexpr int kRunTokens = CommonDivisor(kStepTokens, kPageTokens);
   static constexpr int kRuns = kStepTokens / kRunTokens;
   static_assert(kD == kDv && kRunTokens % 8 == 0 && kRuns <= kWarpThreads);
+  static_assert(!kNarrow || !kWide, "stages of bytes have rows of up to 128");
   static_assert(kManyRows == kRowGroups * kGroupRows);
   static_assert(kThreads == (1 + kConsumers) * kWarpgroupThreads);
   static constexpr int kCopiedBarrier = 5;  // of SyncThreads: copies of a tile's steps have begun
@@ -68,11 +71,16 @@ struct AttentionRing {
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
   static constexpr int kStageBytes = kStepTokens * kRowBytes;
   static constexpr int kRingAt = kTiles * kQueryBytes;
-  static constexpr int kSharedAt = kRingAt + (kKeyStages + kValueStages) * kStageBytes;
+  static constexpr int kBytesAt = kRingAt + (kKeyStages + kValueStages) * kStageBytes;
+  static constexpr int kBytesStages = kNarrow ? (kStages + 1) / 2 : 0;
+  static constexpr int kSharedAt = kBytesAt + kBytesStages * 2 * StageBytes::kBytes;
   static constexpr int kWeights = kWide ? kConsumers : 0;
   static constexpr int kOnesAt = kSharedAt + kWeights * static_cast<int>(sizeof(SharedWeights));
   static constexpr int kBarriersAt = kOnesAt + 1024;
-  static constexpr int kBarriers = 2 * (kKeyStages + kValueStages) + 3 * kTiles + 2 * kWeights;
+  static constexpr int kBarriers = 2 * (kKeyStages + kValueStages) + 3 * kTiles + 2 * kWeights +
+                                   2 * kBytesStages;
+  // The warps that bring q where copies of boxes do not.
+  static constexpr int kQueryWarps = kNarrow ? 1 : kWarpgroupWarps - 1;
   static constexpr int kNotesAt = DivideUp(kBarriersAt + 8 * kBarriers, 16) * 16;
   static_assert(kSharedBytes >= kNotesAt + kTiles * static_cast<int>(sizeof(TileNote)),
                 "the launch rule's bytes");
@@ -90,6 +98,7 @@ struct AttentionRing {
     }
   };
   using KeyTurn = Turn<kKeyStages>;
+  using CopiedTurn = Turn<kNarrow ? kBytesStages : kKeyStages>;  // of what copies bring
   using ValueTurn = Turn<kValueStages>;
   using TileTurn = Turn<kTiles>;
 
@@ -109,6 +118,9 @@ struct AttentionRing {
     return reinterpret_cast<SharedWeights*>(SharedMemory() + kSharedAt)[consumer];
   }
   DEVICE uint32_t ones() const { return begin + kOnesAt; }
+  DEVICE uint32_t bytes(int stage) const {
+    return begin + kBytesAt + stage * 2 * StageBytes::kBytes;
+  }
 
   // Values of a stage but its tokens from `keep_begin` to `keep_end` become zeros: they may be NaN,
   // which times zero is no zero. By a warpgroup, which meets before it reads them; both write the
@@ -136,11 +148,13 @@ struct AttentionRing {
   DEVICE uint32_t tile_free(int tile) const { return tile_noted(2 * kTiles + tile); }
   DEVICE uint32_t weights_full(int consumer) const { return tile_noted(3 * kTiles + consumer); }
   DEVICE uint32_t weights_free(int consumer) const { return weights_full(kWeights + consumer); }
+  DEVICE uint32_t bytes_full(int stage) const { return weights_full(2 * kWeights + stage); }
+  DEVICE uint32_t bytes_free(int stage) const { return bytes_full(kBytesStages + stage); }
 
   DEVICE void Init() const {
     constexpr int kAllWarps = kConsumers * kWarpgroupWarps;
     for (int i = 0; i < kKeyStages; ++i) {
-      InitBarrier(key_full(i), 1);
+      InitBarrier(key_full(i), kNarrow ? StageBytes::kWarps : 1);
       InitBarrier(key_free(i), kWide ? kWarpgroupWarps : kAllWarps);
     }
     for (int i = 0; i < kValueStages; ++i) {
@@ -149,12 +163,16 @@ struct AttentionRing {
     }
     for (int i = 0; i < kTiles; ++i) {
       InitBarrier(tile_noted(i), 1);
-      InitBarrier(tile_full(i), kQueryBoxes ? 1 : kWarpgroupWarps - 1);
+      InitBarrier(tile_full(i), kQueryBoxes ? 1 : kQueryWarps);
       InitBarrier(tile_free(i), kAllWarps);
     }
     for (int i = 0; i < kWeights; ++i) {
       InitBarrier(weights_full(i), kWarpgroupWarps * kWarpThreads);
       InitBarrier(weights_free(i), kAllWarps);
+    }
+    for (int i = 0; i < kBytesStages; ++i) {
+      InitBarrier(bytes_full(i), 1);
+      InitBarrier(bytes_free(i), StageBytes::kWarps);
     }
     FenceBarriers();
   }
@@ -193,7 +211,7 @@ struct AttentionRing {
   }
   DEVICE void BringSteps(const TensorMap& layer) const {
     const bool ahead = LooksAhead();
-    KeyTurn key;
+    CopiedTurn key;
     ValueTurn value;
     for (TileTurn turn;; turn.Next()) {
       WaitForPhase(tile_noted(turn.at), turn.parity);
@@ -227,15 +245,26 @@ struct AttentionRing {
 
   // A step's keys, and its values; of wide heads those of the step before, as they are read.
   // `next`: RunRow() of the first.
-  DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head, int next, KeyTurn& key,
-                        ValueTurn& value) const {
+  DEVICE void CopySteps(const TensorMap& layer, const Tile& tile, int head, int next,
+                        CopiedTurn& key, ValueTurn& value) const {
     const int end = StepEnd(tile);
     int row = 0;
     WaitForPriorGrid();  // which writes keys and values
     for (int step = tile.step_begin; step < end + kWide; ++step) {
       const int before = row;
       row = next;
-      if (step < end) {
+      if (kNarrow) {
+        next = RunRow(tile, head, step + 1);
+        WaitForPhase(bytes_free(key.at), key.parity ^ 1);
+        if (lane == 0) ArriveExpecting(bytes_full(key.at), 2 * StageBytes::kBytes);
+        if (lane < kRuns) {
+          // The map's columns are pairs of bytes.
+          const uint32_t to = bytes(key.at) + lane * kRunTokens * 128, full = bytes_full(key.at);
+          CopyBox(to, layer, 0, row, full);
+          CopyBox(to + StageBytes::kBytes, layer, 0, row + kHkv * kPageTokens, full);
+        }
+        key.Next();
+      } else if (step < end) {
         next = RunRow(tile, head, step + 1);
         WaitForPhase(key_free(key.at), key.parity ^ 1);
         if (lane == 0) ArriveExpecting(key_full(key.at), (kWide ? 1 : 2) * kStageBytes);
@@ -270,7 +299,9 @@ struct AttentionRing {
 
   // ---- warps 1 to 3: tiles and q
 
-  DEVICE void BringTiles(const TensorMap& query) const {
+  DEVICE void BringTiles(const TensorMap& layer, const TensorMap& query) const {
+    CopiedTurn key;
+    ValueTurn value;
     const int pairs = Uniform(header().many_tiles) * kHkv;
     const auto* tiles = reinterpret_cast<const Tile*>(operands.plan + Uniform(header().many_at));
     uint32_t* drawn = header().Drawn(operands.plan);
@@ -306,12 +337,13 @@ struct AttentionRing {
         CopyQuery(note(turn.at), turn.at);
       }
       if (!there) return;
+      if (kNarrow) CopySteps(layer, drawn_note.tile, drawn_note.head, row, key, value);
       if (ahead) {
         pair += blocks;
         continue;
       }
       // A tile that is asked for early may keep the block that has most to do.
-      SyncThreads(kCopiedBarrier, 2 * kWarpThreads);
+      if (!kNarrow) SyncThreads(kCopiedBarrier, 2 * kWarpThreads);
       uint32_t ticket = 0;
       if (lane == 0) {
         ticket = CountArrival(drawn, 1);
@@ -346,13 +378,13 @@ struct AttentionRing {
                  of.tile.first_row + (of.tile.row + group * kGroupRows) / kGroup, tile_full(tile));
     }
   }
-  // By three warps.
+  // By kQueryWarps warps from 1 on.
   DEVICE void CopyQuery(const TileNote& of, int tile) const {
-    constexpr int kUnits = SharedQuery::kUnits, kThreeWarps = (kWarpgroupWarps - 1) * kWarpThreads;
+    constexpr int kUnits = SharedQuery::kUnits, kCopiers = kQueryWarps * kWarpThreads;
     if (of.head >= 0) {
       const QueryRows rows{operands, of.tile, of.head};
 #pragma unroll 1  // more would not fit the registers
-      for (int at = threadIdx.x - kWarpThreads; at < kManyRows * kUnits; at += kThreeWarps) {
+      for (int at = threadIdx.x - kWarpThreads; at < kManyRows * kUnits; at += kCopiers) {
         const int row = at / kUnits, unit = at % kUnits;
         const Words4* from = rows.From(row, unit);
         CopyAsync(query(tile, row / kGroupRows) + unit / 8 * (kGroupRows * 128) +
@@ -387,18 +419,21 @@ struct AttentionRing {
     }
     SyncBlock();
     // 168 registers a thread at launch.
+    constexpr int kRegisters = kNarrow ? 40 : 24;
     const int warpgroup = ring.warp / kWarpgroupWarps;
     if (warpgroup == 0) {
-      GiveRegisters<24>();
-      if (ring.warp == 0) {
+      GiveRegisters<kRegisters>();
+      if (ring.warp == 1) {
+        ring.BringTiles(layer, query);
+      } else if (kNarrow) {
+        StageBytes::WidenSteps(ring);
+      } else if (ring.warp == 0) {
         ring.BringSteps(layer);
-      } else if (ring.warp == 1) {
-        ring.BringTiles(query);
       } else if (!kQueryBoxes) {
         ring.HelpWithQueries();
       }
     } else {
-      TakeRegisters<240>();
+      TakeRegisters<(3 * 168 - kRegisters) / 2>();
       consume(ring, warpgroup - 1);
     }
   }
