@@ -187,6 +187,7 @@ inline void CopyAsync(uint32_t to, const void* from, int bytes = 16) {
     fiber.groups.back().push_back(copy);
   }
 }
+inline void CopyAsyncOnce(uint32_t to, const void* from) { CopyAsync(to, from); }
 inline void CommitCopies() { block->current->groups.emplace_back(); }
 template <int kPending>
 void WaitForCopies() {

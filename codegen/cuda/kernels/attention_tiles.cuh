@@ -189,12 +189,18 @@ struct TileFeed {
     if (kStraight && begin <= 0 && end >= kTileTokens) {
       constexpr int kPassRows = DivideUp(kWarpThreads, kUnits);
       const uint8_t* from = layer + int64_t{of_tile} * 16 + at * 16;
-      const uint32_t first_to = to + Rows::Offset(at / kUnits, at % kUnits);
+      uint32_t first_to = to + Rows::Offset(at / kUnits, at % kUnits);
+      if (!kNarrow) first_to = Shuffle(first_to, lane);  // a lane's own, for CopyAsyncOnce
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
         // The row's low bits change in no other place than the pass's.
-        CopyAsync((first_to ^ (i * kPassRows % 8 * 16)) + i * kPassRows * Rows::kRowBytes,
-                  from + i * kWarpThreads * 16);
+        const uint32_t to_row =
+            (first_to ^ (i * kPassRows % 8 * 16)) + i * kPassRows * Rows::kRowBytes;
+        if constexpr (kNarrow) {  // bytes gain nothing
+          CopyAsync(to_row, from + i * kWarpThreads * 16);
+        } else {
+          CopyAsyncOnce(to_row, from + i * kWarpThreads * 16);
+        }
       }
       return;
     }

@@ -63,8 +63,6 @@ struct alignas(64) TensorMap {
 DEVICE void PrefetchMap(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// A policy of copies: first to leave L2.
-constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 // The box of a matrix that begins at `column`, `row`; what lies outside the matrix is zeros, and
 // counts among the bytes. kOnce: nobody reads it again soon, so that L2 need not keep it.
 template <bool kOnce = false>

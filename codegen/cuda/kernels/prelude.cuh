@@ -286,12 +286,22 @@ DEVICE uint32_t TransposeMatrix(uint32_t word) {
 // ---- asynchronous copies, complete in the order of their groups
 
 // 16 bytes to shared memory through L2 only: `bytes` (0 or 16) from `from`, zeros for the rest.
-// Without a cache policy on purpose: ptxas 13.0 assembles one together with a uniform shared
-// address into an instruction that faults.
+// Without a cache policy: ptxas 13.0 assembles one together with a uniform shared address into an
+// instruction that faults.
 DEVICE void CopyAsync(uint32_t to, const void* from, int bytes = 16) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
                : "r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+// A policy of copies: first to leave L2.
+constexpr uint64_t kEvictFirst = 0x12f0000000000000;
+// Of what hardly anybody reads again soon. `to` is no sum of a thread's and of what all have alike
+// (UniformSharedCopies in cuda_attention_test.cc).
+DEVICE void CopyAsyncOnce(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, 16, %2;"
+               :
+               : "r"(to), "l"(from), "l"(kEvictFirst)
                : "memory");
 }
 DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
