@@ -8,13 +8,15 @@
 //   bench_cuda_linear fused           those of a Llama 7B: which, rows, us fused and in parts
 //   bench_cuda_linear chain ROWS...   all linears of its layers in turn: us a layer
 //   bench_cuda_linear blocks          block-quantised weights: n k rows type us, TB/s of weights
-//   bench_cuda_linear time [all] [sustained] [BODY...] [NxK[f32]...] [ROWS...]
+//   bench_cuda_linear time [all | portable] [sustained] [BODY...] [NxK[f32]...] [ROWS...]
 //                                     one line a measurement: n k rows body us, and * where a plan
 //                                     would choose it; -cut, -mixed: tiles in parts of K, all or
 //                                     some; -alone: without dependent launch; all: other
-//                                     configurations, too; sustained: back to back, without rests;
-//                                     of bodies whose names have this, of these shapes, f32: with y
-//                                     in f32, and of these numbers of rows
+//                                     configurations, too; portable: those of a device that has
+//                                     neither products of warpgroups nor tensor copies; sustained:
+//                                     back to back, without rests; of bodies whose names have this,
+//                                     of these shapes, f32: with y in f32, and of these numbers of
+//                                     rows
 //
 // tools/bench/cuda_linear.py runs it beside cuBLAS.
 #include <algorithm>
@@ -50,6 +52,7 @@ int Time(const Gpu& gpu, const std::vector<std::string>& what) {
   using Config = CudaLinearConfig;
   constexpr size_t kPoolBytes = size_t{3} << 30;
   bool all = false, sustained = false;
+  CudaLimits limits = gpu.limits();
   std::vector<Shape> shapes;
   std::vector<int64_t> timed_rows;
   std::vector<std::string> bodies;
@@ -57,6 +60,8 @@ int Time(const Gpu& gpu, const std::vector<std::string>& what) {
     const size_t by = word.find('x');
     if (word == "all") {
       all = true;
+    } else if (word == "portable") {
+      limits = limits.Portable();
     } else if (word == "sustained") {
       sustained = true;
     } else if (by == std::string::npos && std::isalpha(static_cast<unsigned char>(word[0]))) {
@@ -82,9 +87,9 @@ int Time(const Gpu& gpu, const std::vector<std::string>& what) {
   Linears linears(gpu);
   for (const Shape& shape : shapes) {
     const LinearSpec spec = Spec(shape.n, shape.k, DType::kBF16, shape.y, false, false);
-    std::vector<Config> configs = OrDie(CudaLinearConfigs(spec, gpu.limits()));
+    std::vector<Config> configs = OrDie(CudaLinearConfigs(spec, limits));
     if (all) {
-      for (const Config& config : OtherConfigs(spec, gpu.limits())) configs.push_back(config);
+      for (const Config& config : OtherConfigs(spec, limits)) configs.push_back(config);
     }
     linears.Add(spec, configs);
   }
@@ -113,7 +118,7 @@ int Time(const Gpu& gpu, const std::vector<std::string>& what) {
       const size_t calls = rows >= 512
                                ? static_cast<size_t>(std::clamp(3e12 / flops, 1.0, 6.0))
                                : std::min(weights, std::max<size_t>(20, 2'000'000'000 / bytes));
-      std::vector<CudaLinearKernel> rule_kernels = OrDie(CudaLinearKernels(spec, gpu.limits()));
+      std::vector<CudaLinearKernel> rule_kernels = OrDie(CudaLinearKernels(spec, limits));
       const size_t rule = ChooseCudaLinear(spec, rule_kernels, rows, gpu.multiprocessors());
       for (size_t i = 0; i < linears.kernels(s).size(); ++i) {
         const Compiled& c = linears.kernels(s)[i];
@@ -181,6 +186,6 @@ int main(int argc, char** argv) {
       stderr,
       "usage: bench_cuda_linear check [quick] | check-fused [quick] | check-e4m3 | record | "
       "blocks | e4m3 | fused |\n       chain ROWS... |\n"
-      "       time [all] [sustained] [BODY...] [NxK[f32]...] [ROWS...]\n");
+      "       time [all | portable] [sustained] [BODY...] [NxK[f32]...] [ROWS...]\n");
   return 2;
 }

@@ -1,12 +1,13 @@
 """CUDA linears beside cuBLAS (through PyTorch) on one GPU: a table of microseconds and ratios.
 
-  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all] [sustained] [NxK[f32]...] [ROWS...]
+  python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear [all | portable] [sustained] [NxK[f32]...] [ROWS...]
 
   python3 tools/bench/cuda_linear.py BUILD/tools/bench/bench_cuda_linear e4m3
 
 Both replay CUDA graphs over rotated weights; medians, after rests or, sustained, after a while of the same. Ours use
-programmatic dependent launch. The second is of numbers of f8e4m3 on both sides, beside torch._scaled_mm with one scale for each side,
-scales of rows, and of 1 x 128 and 128 x 128.
+programmatic dependent launch. With "portable", ours are the bodies of devices without products of warpgroups, and cuBLAS is
+also measured in our arithmetic: a product for each quarter of K, added to a sum in f32. The second is of numbers of f8e4m3 on
+both sides, beside torch._scaled_mm with one scale for each side, scales of rows, and of 1 x 128 and 128 x 128.
 """
 import collections
 import math
@@ -24,23 +25,38 @@ LLAMA_7B = {(4096, 4096), (12288, 4096), (22016, 4096), (4096, 11008)}
 BAR_ROWS = {128, 512, 4096, 16384}
 
 
-def cublas(pool, n, k, rows, sustained):
+def whole(y, x, w):
+    torch.matmul(x, w.t(), out=y)
+
+
+def by_parts(y, x, w):
+    """What linear.cuh sums, where cuBLAS does not split K further. `y`: in f32, to be rounded by another kernel."""
+    part = w.shape[1] // 4
+    for begin in range(0, 4 * part, part):
+        a, b = x[:, begin:begin + part], w[:, begin:begin + part].t()
+        if begin == 0:
+            torch.mm(a, b, out_dtype=torch.float32, out=y)
+        else:
+            torch.addmm(y, a, b, out_dtype=torch.float32, out=y)
+
+
+def cublas(pool, n, k, rows, sustained, product=whole, dtype=torch.bfloat16):
     """Microseconds of one product, from graphs whose weights do not fit in L2 together."""
     weights = pool.numel() // (n * k)
     # As many as ours.
     calls = int(min(6, max(1, 3e12 / (2 * n * k * rows)))) if rows >= 512 else min(weights, max(20, GRAPH_BYTES // (n * k * 2)))
     views = [pool[i % weights * n * k:][:n * k].view(n, k) for i in range(calls)]
     x = torch.randn(rows, k, device="cuda").to(torch.bfloat16)
-    y = torch.empty(rows, n, device="cuda", dtype=torch.bfloat16)
+    y = torch.empty(rows, n, device="cuda", dtype=dtype)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        torch.matmul(x, views[0].t(), out=y)
+        product(y, x, views[0])
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for w in views:
-            torch.matmul(x, w.t(), out=y)
+            product(y, x, w)
     graph.replay()
     torch.cuda.synchronize()
     until = time.monotonic() + 0.15
@@ -128,18 +144,24 @@ def main():
     pool = torch.empty(3 << 29, device="cuda", dtype=torch.bfloat16)
     for begin in range(0, pool.numel(), 1 << 27):
         pool[begin:begin + (1 << 27)].normal_()
-    print("| n x k | rows | cuBLAS us | ours us | of its time | bar | | body | all that was measured, us |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    portable = "portable" in sys.argv
+    parts_title = " in our arithmetic us | ours of that |" if portable else ""
+    print(f"| n x k | rows | cuBLAS us | ours us | of its time |{parts_title} bar | | body | all that was measured, us |")
+    print("| --- " * (11 if portable else 9) + "|")
     ratios = []
     for (n, k, rows), runs in ours.items():
         peer = cublas(pool, n, k, rows, "sustained" in sys.argv[2:])
         us, body, _ = next(r for r in runs if r[2])
         rest = "  ".join(f"{b} {t:.2f}" for t, b, _ in sorted(runs))
-        has_bar = (n, k) in LLAMA_7B and rows in BAR_ROWS
+        has_bar = (n, k) in LLAMA_7B and rows in BAR_ROWS and not portable
         if has_bar:
             ratios.append(us / peer)
+        parts = ""
+        if portable:
+            parts_us = cublas(pool, n, k, rows, sustained, by_parts, torch.float32)
+            parts = f" {parts_us:.2f} | {us / parts_us:.3f} |"
         verdict = f"{EACH} | {'ok' if us <= EACH * peer else 'SHORT'}" if has_bar else " | "
-        print(f"| {n} x {k} | {rows} | {peer:.2f} | {us:.2f} | {us / peer:.3f} | {verdict} | {body} | {rest} |",
+        print(f"| {n} x {k} | {rows} | {peer:.2f} | {us:.2f} | {us / peer:.3f} |{parts} {verdict} | {body} | {rest} |",
               flush=True)
     if ratios:
         mean = math.prod(ratios) ** (1 / len(ratios))
