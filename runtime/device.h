@@ -86,6 +86,7 @@ struct MemoryUse {
 struct KernelUse {
   int in_plan = 0, in_cache = 0, compiled = 0;
   double ms = 0;
+  int by_library = 0;  // of linears, those whose many rows a library multiplies
 };
 
 // What a program's memory holds between two launches of a step: for comparisons of each launch with
@@ -142,7 +143,8 @@ struct DeviceOptions {
   std::string kernel_cache_dir;  // "": $QUIRE_CACHE, else $XDG_CACHE_HOME/quire, else
                                  // ~/.cache/quire; "none": no cache
   JitPolicy jit = JitPolicy::kAuto;
-  bool eager = false;  // cuda: launch kernels one by one, never as a graph; for debugging
+  bool eager = false;     // cuda: launch kernels one by one, never as a graph; for debugging
+  bool portable = false;  // cuda: kernels of devices before sm_90; for debugging
 };
 
 class Device {

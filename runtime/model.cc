@@ -149,6 +149,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Impl::Open(absl::string_view plan_
   device_options.threads = options.threads;
   device_options.kernel_cache_dir = options.kernel_cache_dir;
   device_options.eager = options.eager;
+  device_options.portable = options.portable;
   if (options.never_compile) device_options.jit = JitPolicy::kNever;
   QUIRE_ASSIGN_OR_RETURN(impl->device, CreateDevice(device, device_options));
   const std::unique_ptr<WeightSource> weights =

@@ -38,6 +38,7 @@ struct OpenOptions {
   std::string weights_dir;       // "": where the plan says
   bool never_compile = false;    // a kernel that neither plan nor cache has is an error
   bool eager = false;            // cuda: launch kernels one by one, never as a graph
+  bool portable = false;         // cuda: kernels of devices before sm_90
   bool verify = false;           // read the packed weights and compare their checksums
 };
 

@@ -279,6 +279,10 @@ void PrintMemory(const Session& session, const Engine& engine) {
     std::fprintf(stderr, "  kernels: %d in the plan, %d in the cache, %d compiled; %.0f ms\n",
                  kernels.in_plan, kernels.in_cache, kernels.compiled, kernels.ms);
   }
+  if (kernels.by_library > 0) {
+    std::fprintf(stderr, "  kernels of linears whose many rows cuBLASLt multiplies: %d\n",
+                 kernels.by_library);
+  }
   for (const MemoryUse& use : uses) {
     if (use.bytes == 0) continue;
     std::fprintf(stderr, "  %-32s %s\n", use.what.c_str(),

@@ -29,14 +29,19 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
       ->check(CLI::IsMember({"auto", "never"}));
   app->add_flag("--eager", options->model.eager,
                 "cuda: launch kernels one by one, never as a graph; for debugging");
+  app->add_flag("--portable", options->model.portable,
+                "cuda: the kernels of devices before sm_90; for debugging");
   app->add_option(
       "--weights-dir", options->model.weights_dir,
       "where the weight files are now, if they are not packed (default: where the plan says)");
 }
 
 std::string WrongSessionUsage(const SessionOptions& options) {
-  if (!options.model.eager || options.model.device != "cpu") return "";
-  return "--eager has no effect\n  allowed: with --device=cuda or auto";
+  if (options.model.device != "cpu") return "";
+  constexpr absl::string_view kAllowed = " has no effect\n  allowed: with --device=cuda or auto";
+  if (options.model.eager) return absl::StrCat("--eager", kAllowed);
+  if (options.model.portable) return absl::StrCat("--portable", kAllowed);
+  return "";
 }
 
 absl::Status CheckIsNoModel(const std::string& plan_path) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct CudaLimits {
   int major = 0, minor = 0;  // compute capability
   int shared_bytes = 0;      // that a block may have
   int multiprocessors = 0;
+
+  // Of a device that has neither products of warpgroups nor tensor copies, otherwise this one.
+  CudaLimits Portable() const { return {8, 0, shared_bytes, multiprocessors}; }
 };
 
 // One text for NVRTC with one extern "C" function.
@@ -60,6 +64,7 @@ struct CudaArgument {
   };
   Kind kind = Kind::kInt32;
   int64_t value = 0;
+  int64_t offset = 0;  // of an operand that there is: bytes beyond its begin
 };
 
 // A matrix of 16-bit elements as tensor copies see it: rows one after another, columns a multiple
@@ -92,12 +97,32 @@ struct CudaWork {
   friend bool operator==(const CudaWork& a, const CudaWork& b) = default;
 };
 
+// Rows of a product of a library: so few that their sums are read from L2, enough to fill a device.
+// One number, so that one check serves all that are launched.
+constexpr int64_t kCudaLibraryRows = 512;
+
+// Sums that a library computes: sums[rows, n] of f32 = x[rows, k] weight[n, k]^T, a product for
+// each part of k that adds to the sums of those before it and is itself not cut along k.
+struct CudaProduct {
+  DType element = DType::kBF16;  // of x and weight: bf16, f16
+  int64_t rows = 0, n = 0, k = 0;
+  std::vector<int64_t> parts;  // where each begins; then k
+  CudaArgument x, weight, sums;
+};
+
 struct CudaLaunch {
   size_t entry = 0;  // index into CudaKernel::entries()
   int grid = 1;
   std::vector<CudaArgument> arguments;
   std::vector<CudaTensorMap> tensor_maps;
-  CudaWork work;  // left out where no sequence has any
+  CudaWork work;                       // left out where no sequence has any
+  std::optional<CudaProduct> product;  // if there is one, it is all that is launched
+};
+
+// A product, and the launch of an entry that computes it: x, weight and sums are operands 0, 1, 2.
+struct CudaLibraryCheck {
+  CudaProduct product;
+  CudaLaunch launch;
 };
 
 struct CudaLaunches {
@@ -118,6 +143,11 @@ class CudaKernel {
   // REQUIRES: 1 <= rows <= max_rows of Prepare's call.
   virtual CudaLaunches Launches(int64_t rows) const = 0;
 
+  // What has to give equal bits before UseLibrary() may be called, if this kernel has a use for
+  // products of a library: Launches() then has them where that takes less time.
+  virtual std::optional<CudaLibraryCheck> LibraryCheck() const { return std::nullopt; }
+  void UseLibrary() { uses_library_ = true; }
+
   // What runs once a step before all launches of this kernel (a work list, shared by the layers
   // that have this kernel), and the bytes of kPlan for steps of up to `max_rows` rows in up to
   // `max_sequences` sequences with up to `max_pages` pages in all.
@@ -133,6 +163,7 @@ class CudaKernel {
  protected:
   std::vector<CudaEntry> entries_;
   bool splits_scales_ = false;
+  bool uses_library_ = false;
 };
 
 // UNIMPLEMENTED, naming what is not supported, on a spec that has no CUDA kernel.

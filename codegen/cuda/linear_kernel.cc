@@ -1,12 +1,16 @@
 // A linear as the CUDA device runs it: one entry a body, chosen by the number of rows; what the
-// chosen one leaves to others, before it and after it.
+// chosen one leaves to others, before it and after it. On devices without the warpgroup body, where
+// a library's products have the same bits, it computes the sums of whole runs of kCudaLibraryRows
+// rows.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "codegen/cuda/linear.h"
 #include "codegen/cuda/linear_e4m3.h"
+#include "codegen/cuda/linear_parts.h"
 #include "codegen/cuda/linear_rows.h"
+#include "codegen/cuda/linear_source.h"
 #include "codegen/cuda/row.h"
 #include "ir/status.h"
 
@@ -29,6 +33,40 @@ struct Places {
   int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, scale = -1, y = 0;
 };
 
+CudaArgument Beyond(CudaArgument argument, int64_t bytes) {
+  argument.offset += bytes;
+  return argument;
+}
+
+// The linear whose result is the sums.
+LinearSpec SumsOf(const LinearSpec& spec) {
+  LinearSpec sums;
+  sums.n = spec.weight_rows();
+  sums.k = spec.k;
+  sums.layout = spec.layout;
+  sums.weight = sums.x = spec.x;
+  sums.y = DType::kF32;
+  return sums;
+}
+
+std::vector<int64_t> PartsOf(int64_t k, int64_t grain) {
+  std::vector<int64_t> parts;
+  for (int64_t part = 0; part < cuda_linear::kParts; ++part) {
+    parts.push_back(cuda_linear::PartBegin(k, grain, part));
+  }
+  parts.push_back(k);
+  return parts;
+}
+
+// Whether a product of a library may stand for the body for many rows: it is one for every
+// architecture, sums are not the result themselves (logits, which are of few rows), and k is cut
+// as the check's weight of no blocks has it, into parts that all are something.
+bool HasUseForLibrary(const LinearSpec& spec, const std::vector<CudaLinearKernel>& kernels) {
+  const std::vector<int64_t> parts = PartsOf(spec.k, CudaLinearGrain(spec.weight));
+  return kernels.back().config.body == CudaLinearConfig::kTile && spec.y != DType::kF32 &&
+         parts == PartsOf(spec.k, CudaLinearGrain(spec.x)) && parts[1] > 0;
+}
+
 // A row kernel and where its entry is.
 struct Rows {
   std::unique_ptr<CudaKernel> kernel;
@@ -49,7 +87,7 @@ class CudaLinear : public CudaKernel {
  public:
   CudaLinear(const LinearSpec& spec, const CudaLimits& limits,
              std::vector<CudaLinearKernel> kernels, std::unique_ptr<CudaKernel> head,
-             std::unique_ptr<CudaKernel> act)
+             std::unique_ptr<CudaKernel> finish, std::unique_ptr<CudaKernel> act)
       : spec_(spec),
         product_(ProductOf(spec, limits)),
         places_(spec),
@@ -77,6 +115,12 @@ class CudaLinear : public CudaKernel {
     splits_scales_ = IsE4m3Product(product_);
     rows_ = entries_.size();
     if (splits_scales_) entries_.push_back(CudaE4m3Rows(spec_));
+    if (finish == nullptr) return;
+    add(std::move(finish), &finish_);
+    sums_kernel_ = MakeCudaLinearKernel(SumsOf(spec_), kernels_.back().config);
+    sums_ = entries_.size();
+    entries_.push_back({sums_kernel_.entry, sums_kernel_.source, sums_kernel_.block_threads,
+                        sums_kernel_.shared_bytes});
   }
 
   // What bodies compute: the spec's own product, or that of numbers of f8e4m3.
@@ -87,8 +131,13 @@ class CudaLinear : public CudaKernel {
   CudaLaunches Launches(int64_t rows) const override {
     const size_t chosen = ChooseCudaLinear(product_, kernels_, rows, limits_.multiprocessors);
     const CudaLinearConfig& config = kernels_[chosen].config;
-    const CudaLinearLaunch plan =
-        PlanCudaLinear(product_, kernels_[chosen], rows, limits_.multiprocessors);
+    // Of a library; the rest is the chosen body's.
+    const int64_t library_rows = uses_library_ ? rows / kCudaLibraryRows * kCudaLibraryRows : 0;
+    CudaLinearLaunch plan;
+    if (rows > library_rows) {
+      plan =
+          PlanCudaLinear(product_, kernels_[chosen], rows - library_rows, limits_.multiprocessors);
+    }
     CudaLaunches launches{{}, plan.workspace_bytes};
     const auto reserve = [&launches](int64_t bytes) {
       constexpr int64_t kAlignment = 256;
@@ -98,7 +147,10 @@ class CudaLinear : public CudaKernel {
       launches.workspace_bytes = begin + bytes;
       return CudaArgument{Kind::kWorkspace, begin};
     };
-    Operands operands{{Kind::kOperand, 0}, {Kind::kOperand, 1}, {Kind::kOperand, places_.y}};
+    Operands operands{{Kind::kOperand, 0},
+                      {Kind::kOperand, 1},
+                      {Kind::kOperand, places_.residual},
+                      {Kind::kOperand, places_.y}};
     const bool few = config.body == CudaLinearConfig::kFew;
     if (CudaLinearReadsDequantized(product_, config.body)) {
       operands.weight = reserve(spec_.weight_rows() * spec_.k * 2);
@@ -134,10 +186,17 @@ class CudaLinear : public CudaKernel {
     }
     const bool acts_after = act_.kernel != nullptr && !config.act;
     if (acts_after) operands.y = reserve(rows * RowBytes(spec_.y, spec_.weight_rows()));
+    if (library_rows > 0) {
+      const CudaArgument sums = reserve(kCudaLibraryRows * spec_.weight_rows() * 4);
+      for (; operands.first < library_rows; operands.first += kCudaLibraryRows) {
+        AddLibraryRows(operands, sums, &launches.launches);
+      }
+    }
     // A few rows at a time, where there are more.
-    for (int64_t first = 0; first < rows; first += few ? kernels_[chosen].max_rows : rows) {
-      launches.launches.push_back(
-          Launch(chosen, plan.grid, operands, rows, few ? first : plan.whole_tiles));
+    for (int64_t first = operands.first; first < rows;
+         first += few ? kernels_[chosen].max_rows : rows) {
+      launches.launches.push_back(Launch(chosen, plan.grid, operands, rows - operands.first,
+                                         few ? first : plan.whole_tiles));
     }
     if (acts_after) {
       launches.launches.push_back(act_.Launch(rows, {operands.y, {Kind::kOperand, places_.y}}));
@@ -145,14 +204,65 @@ class CudaLinear : public CudaKernel {
     return launches;
   }
 
+  std::optional<CudaLibraryCheck> LibraryCheck() const override {
+    if (finish_.kernel == nullptr) return std::nullopt;
+    const Operands operands{{Kind::kOperand, 0}, {Kind::kOperand, 1}, {}, {Kind::kOperand, 2}};
+    const LinearSpec sums = SumsOf(spec_);
+    const int64_t tiles = CudaLinearTiles(sums, sums_kernel_, kCudaLibraryRows);
+    const CudaLinearLaunch plan =
+        PlanCudaLinearTiles(sums, sums_kernel_, kCudaLibraryRows, limits_.multiprocessors, tiles);
+    CudaLaunch launch;
+    launch.entry = sums_;
+    launch.grid = plan.grid;
+    const CudaArgument none{Kind::kOperand, -1};
+    launch.arguments = {operands.x, operands.weight, none, none, operands.y, none};
+    for (const int64_t number : {kCudaLibraryRows, tiles, sums.n, sums.k}) {
+      launch.arguments.push_back({Kind::kInt32, number});
+    }
+    return CudaLibraryCheck{LibraryProductOf(operands, operands.y), std::move(launch)};
+  }
+
  private:
-  // Where a body's are.
+  // Where a body's are, and their first row.
   struct Operands {
-    CudaArgument x, weight, y;
+    CudaArgument x, weight, residual, y;
+    int64_t first = 0;
     CudaArgument x_scales = {};  // of f8e4m3
+
+    CudaArgument X(const LinearSpec& spec) const {
+      return Beyond(x, first * RowBytes(spec.x, spec.k));
+    }
+    CudaArgument Residual(const LinearSpec& spec) const {
+      return Beyond(residual, first * RowBytes(spec.y, spec.weight_rows()));
+    }
+    CudaArgument Y(const LinearSpec& spec) const {
+      return Beyond(y, first * RowBytes(spec.y, spec.weight_rows()));
+    }
   };
 
-  // `last`: whole_tiles, or of kFew the first row.
+  CudaProduct LibraryProductOf(const Operands& operands, const CudaArgument& sums) const {
+    return {spec_.x,
+            kCudaLibraryRows,
+            spec_.weight_rows(),
+            spec_.k,
+            PartsOf(spec_.k, CudaLinearGrain(spec_.weight)),
+            operands.X(spec_),
+            operands.weight,
+            sums};
+  }
+
+  // A product, and what makes y of its sums.
+  void AddLibraryRows(const Operands& operands, const CudaArgument& sums,
+                      std::vector<CudaLaunch>* launches) const {
+    launches->emplace_back().product = LibraryProductOf(operands, sums);
+    std::vector<CudaArgument> own = {sums};
+    if (spec_.bias) own.push_back({Kind::kOperand, places_.bias});
+    if (spec_.residual) own.push_back(operands.Residual(spec_));
+    own.push_back(operands.Y(spec_));
+    launches->push_back(finish_.Launch(kCudaLibraryRows, own));
+  }
+
+  // Of `rows` rows. `last`: whole_tiles, or of kFew the first row.
   CudaLaunch Launch(size_t entry, int grid, const Operands& operands, int64_t rows,
                     int64_t last) const {
     const CudaLinearConfig& config = kernels_[entry].config;
@@ -168,14 +278,14 @@ class CudaLinear : public CudaKernel {
         launch.arguments[1] = {Kind::kTensorMap, 1};
       }
     } else {
-      launch.arguments = {operands.x, operands.weight};
+      launch.arguments = {operands.X(spec_), operands.weight};
     }
     const auto add_operand = [&launch](int64_t operand) {
       launch.arguments.push_back({Kind::kOperand, operand});
     };
     add_operand(places_.bias);
-    add_operand(places_.residual);
-    launch.arguments.push_back(operands.y);
+    launch.arguments.push_back(operands.Residual(spec_));
+    launch.arguments.push_back(operands.Y(spec_));
     launch.arguments.push_back({Kind::kWorkspace, 0});
     launch.arguments.push_back({Kind::kInt32, rows});
     launch.arguments.push_back({Kind::kInt32, last});
@@ -200,6 +310,10 @@ class CudaLinear : public CudaKernel {
   const std::vector<CudaLinearKernel> kernels_;
   size_t dequantize_ = 0, rows_ = 0;  // entries of their own
   Rows head_, act_;  // what comes before and after the product, where the spec has it
+  // Where a library may compute sums: what makes y of them, and what they have to be equal to.
+  Rows finish_;
+  CudaLinearKernel sums_kernel_;
+  size_t sums_ = 0;
 };
 
 }  // namespace
@@ -219,8 +333,12 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spe
   if (spec.act != LinearAct::kNone && acts_after) {
     QUIRE_ASSIGN_OR_RETURN(act, MakeCudaRow(CudaLinearActRows(spec), limits));
   }
+  std::unique_ptr<CudaKernel> finish;
+  if (HasUseForLibrary(spec, kernels)) {
+    QUIRE_ASSIGN_OR_RETURN(finish, MakeCudaRow(CudaLinearFinishRows(spec), limits));
+  }
   return std::make_unique<CudaLinear>(spec, limits, std::move(kernels), std::move(head),
-                                      std::move(act));
+                                      std::move(finish), std::move(act));
 }
 
 }  // namespace quire

@@ -67,6 +67,25 @@ RowSpec CudaLinearHeadRows(const LinearSpec& spec) {
                            spec.quantize.has_value() ? "%z" : "%y")};
 }
 
+RowSpec CudaLinearFinishRows(const LinearSpec& spec) {
+  const std::string rows = absl::StrCat("[T,", spec.weight_rows(), "]");
+  std::string text = absl::Substitute("func @row(%s: f32$0", rows);
+  if (spec.bias) absl::StrAppend(&text, ", %b: f32[", spec.weight_rows(), "]");
+  if (spec.residual) absl::SubstituteAndAppend(&text, ", %r: $0$1", DTypeText(spec.y), rows);
+  absl::StrAppend(&text, ") {\n");
+  if (spec.bias) absl::SubstituteAndAppend(&text, "  %c = add %s, %b : f32$0\n", rows);
+  const absl::string_view sum = spec.bias ? "%c" : "%s";
+  if (spec.residual) {
+    absl::SubstituteAndAppend(&text,
+                              "  %f = cast %r : f32$0\n"
+                              "  %d = add $1, %f : f32$0\n",
+                              rows, sum);
+  }
+  absl::SubstituteAndAppend(&text, "  %y = cast $0 : $1$2\n  return %y\n}\n",
+                            spec.residual ? "%d" : sum, DTypeText(spec.y), rows);
+  return {text};
+}
+
 RowSpec CudaLinearActRows(const LinearSpec& spec) {
   const std::string rows = absl::StrCat("[T,", spec.n, "]");
   std::string text =

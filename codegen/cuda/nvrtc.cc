@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "codegen/cuda/toolkit.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -52,7 +53,7 @@ struct Nvrtc::Functions {
 
 namespace {
 
-// `prefix` is "" for the loader's path, otherwise a folder with a '/'.
+// `prefix`: of CudaToolkitFolders.
 void* OpenVersion(const std::string& prefix, const char* version) {
   if (!prefix.empty()) {
     // From a folder outside the loader's path libnvrtc does not find its own second library, unless
@@ -69,13 +70,9 @@ void* OpenVersion(const std::string& prefix, const char* version) {
 }
 
 void* OpenLibrary() {
-  std::vector<std::string> prefixes = {""};
-  if (const char* home = std::getenv("CUDA_HOME"))
-    prefixes.push_back(absl::StrCat(home, "/lib64/"));
-  prefixes.push_back("/usr/local/cuda/lib64/");
-  for (const std::string& prefix : prefixes) {
-    for (const char* version : {"13", "12"}) {
-      if (void* library = OpenVersion(prefix, version)) return library;
+  for (const std::string& folder : CudaToolkitFolders()) {
+    for (const char* version : kCudaToolkitVersions) {
+      if (void* library = OpenVersion(folder, version)) return library;
     }
   }
   return nullptr;

@@ -12,13 +12,18 @@
 namespace quire {
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDriver& driver,
-                                                               const DeviceOptions& options) {
+                                                               const DeviceOptions& options,
+                                                               LibraryProducts::Opener blas) {
   if (options.threads < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads=", options.threads, "\n  allowed: 0 or more"));
   }
   QUIRE_ASSIGN_OR_RETURN(auto context, CudaContext::Create(driver));
-  return std::unique_ptr<CudaDevice>(new CudaDevice(std::move(context), options));
+  return std::unique_ptr<CudaDevice>(new CudaDevice(std::move(context), options, blas));
+}
+
+CudaLimits CudaDevice::limits() const {
+  return options_.portable ? context_->limits().Portable() : context_->limits();
 }
 
 std::string CudaDevice::architecture() const {

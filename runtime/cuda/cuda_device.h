@@ -11,15 +11,17 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cuda_weights.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/library_products.h"
 #include "runtime/device.h"
 
 namespace quire {
 
 class CudaDevice : public Device {
  public:
-  // The first GPU of `driver`, which must outlive the device.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaDriver& driver,
-                                                            const DeviceOptions& options);
+  // The first GPU of `driver`, which must outlive the device. `blas`: of runtime/cuda/blas.h.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(
+      const CudaDriver& driver, const DeviceOptions& options,
+      LibraryProducts::Opener blas = &CudaBlas::Get);
 
   std::string Description() const override;
   absl::StatusOr<std::unique_ptr<Program>> Load(const plan::TargetT& target, absl::string_view name,
@@ -27,19 +29,23 @@ class CudaDevice : public Device {
 
   const CudaContext& context() const { return *context_; }
   const DeviceOptions& options() const { return options_; }
-  // Of NVRTC's names.
+  // What kernels are made for, and by NVRTC's names, what they are built for.
+  CudaLimits limits() const;
   std::string architecture() const;
   // Threads that load.
   int threads() const;
   CudaWeights::Uploaded& uploaded() { return uploaded_; }
+  LibraryProducts& products() { return products_; }
 
  private:
-  CudaDevice(std::unique_ptr<CudaContext> context, const DeviceOptions& options)
-      : context_(std::move(context)), options_(options) {}
+  CudaDevice(std::unique_ptr<CudaContext> context, const DeviceOptions& options,
+             LibraryProducts::Opener blas)
+      : context_(std::move(context)), options_(options), products_(*context_, blas) {}
 
   const std::unique_ptr<CudaContext> context_;
   const DeviceOptions options_;
   CudaWeights::Uploaded uploaded_;
+  LibraryProducts products_;
 };
 
 }  // namespace quire

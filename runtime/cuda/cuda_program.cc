@@ -156,6 +156,9 @@ absl::Status CudaProgram::Enqueue(const Prepared& prepared) {
 }
 
 absl::Status CudaProgram::Enqueue(const Call& call) {
+  if (call.product.has_value()) {
+    return device_.products().Enqueue(*call.product, call.words[0], call.words[1], call.words[2]);
+  }
   CuLaunchAttribute attribute = {};
   attribute.id = CuLaunchAttribute::kProgrammaticSerialization;
   attribute.value = 1;

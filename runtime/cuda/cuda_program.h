@@ -103,13 +103,14 @@ class CudaProgram : public Program {
   };
   // A launch as the driver takes it.
   struct Call {
-    size_t launch = kNoLaunch;  // index into launches_, but for what prepares kernels
-    Work work;                  // of some sequence: otherwise it is left out
-    CuFunction function = nullptr;
+    size_t launch = kNoLaunch;      // index into launches_, but for what prepares kernels
+    Work work;                      // of some sequence: otherwise it is left out
+    CuFunction function = nullptr;  // null: `product`
     unsigned grid = 1, threads = 1, shared_bytes = 0;
     std::vector<uint64_t> words;
     std::vector<EncodedTensorMap> maps;
-    std::vector<void*> arguments;  // each in `words` or `maps`, which never grow
+    std::vector<void*> arguments;        // each in `words` or `maps`, which never grow
+    std::optional<CudaProduct> product;  // of a library; `words`: x, weight, sums
   };
   // A bucket, resolved.
   struct Bucket {
@@ -168,6 +169,8 @@ class CudaProgram : public Program {
 
   // Memory and resolving (cuda_program_bind.cc).
   absl::Status MakeRoom(const Room& wanted);
+  // Has kernels use a library where it has their bits.
+  absl::Status AskLibrary();
   RoomBytes BytesOf(const Room& room) const;
   absl::Status Allocate(const Room& room);
   absl::Status TooLarge(const Room& room, int64_t free_bytes) const;
@@ -225,6 +228,7 @@ class CudaProgram : public Program {
   CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_, greatest_;
   PinnedMemory staged_block_, staged_states_, staged_greatest_;
   CuEvent sent_ = nullptr;
+  bool has_asked_library_ = false;
   std::map<Key, Bucket> resolved_;
   std::pair<uint64_t, uint64_t> pool_numbers_;  // that resolved_ is for
   uint64_t steps_ = 0;

@@ -1,5 +1,6 @@
 // From a program's launches to calls of the driver, for one bucket; and the memory they point to.
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "ir/plan_check.h"
@@ -55,8 +56,40 @@ absl::Status CudaProgram::MakeRoom(const Room& wanted) {
   staged_block_ = PinnedMemory();
   staged_states_ = PinnedMemory();
   staged_greatest_ = PinnedMemory();
+  if (room.T >= kCudaLibraryRows) QUIRE_RETURN_IF_ERROR(AskLibrary());
   QUIRE_RETURN_IF_ERROR(Allocate(room));
   room_ = room;
+  return absl::OkStatus();
+}
+
+absl::Status CudaProgram::AskLibrary() {
+  if (std::exchange(has_asked_library_, true)) return absl::OkStatus();
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    const std::optional<CudaLibraryCheck> check =
+        kernels_[i].is_used ? sources_[i]->LibraryCheck() : std::nullopt;
+    if (!check.has_value()) continue;
+    const auto own = [&](CuDevicePtr x, CuDevicePtr weight, CuDevicePtr sums) -> absl::Status {
+      const CudaEntry& entry = sources_[i]->entries()[check->launch.entry];
+      Call call;
+      call.function = kernels_[i].functions[check->launch.entry];
+      call.grid = static_cast<unsigned>(check->launch.grid);
+      call.threads = static_cast<unsigned>(entry.block_threads);
+      call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
+      call.words.reserve(check->launch.arguments.size());
+      for (const CudaArgument& argument : check->launch.arguments) {
+        auto word = static_cast<uint64_t>(argument.value);
+        if (argument.kind == CudaArgument::Kind::kOperand) {
+          word = argument.value < 0 ? 0 : std::array{x, weight, sums}[word];
+        }
+        call.arguments.push_back(&call.words.emplace_back(word));
+      }
+      return Enqueue(call);
+    };
+    QUIRE_ASSIGN_OR_RETURN(const bool agrees, device_.products().Agrees(check->product, own));
+    if (!agrees) continue;
+    sources_[i]->UseLibrary();
+    ++kernel_use_.by_library;
+  }
   return absl::OkStatus();
 }
 
@@ -210,13 +243,22 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
 absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& launch, const Use& use,
                                                            const Launch* bound,
                                                            const Frame& frame) const {
-  const CudaEntry& entry = sources_[use.kernel]->entries()[launch.entry];
   Call call;
+  call.work = {launch.work, use.cache == own_};
+  if (launch.product.has_value()) {
+    call.product = launch.product;
+    for (const CudaArgument* argument :
+         {&launch.product->x, &launch.product->weight, &launch.product->sums}) {
+      QUIRE_ASSIGN_OR_RETURN(const uint64_t word, ResolveArgument(*argument, use, bound, frame));
+      call.words.push_back(word);
+    }
+    return call;
+  }
+  const CudaEntry& entry = sources_[use.kernel]->entries()[launch.entry];
   call.function = kernels_[use.kernel].functions[launch.entry];
   call.grid = static_cast<unsigned>(launch.grid);
   call.threads = static_cast<unsigned>(entry.block_threads);
   call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
-  call.work = {launch.work, use.cache == own_};
   call.words.reserve(launch.arguments.size());
   call.maps.reserve(launch.tensor_maps.size());
   for (const CudaArgument& argument : launch.arguments) {
@@ -250,9 +292,9 @@ absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argume
       if (bound == nullptr || value >= bound->operands.size()) {
         return absl::InternalError(absl::StrCat("cuda: a kernel has no operand ", argument.value));
       }
-      return Find(bound->operands[value], frame);
+      return Find(bound->operands[value], frame) + static_cast<uint64_t>(argument.offset);
     case CudaArgument::Kind::kWorkspace:
-      return workspace_.at() + value;
+      return workspace_.at() + value + static_cast<uint64_t>(argument.offset);
     case CudaArgument::Kind::kPlan:
       return plans_.at() + static_cast<uint64_t>(use.plan_offset) + value;
     case CudaArgument::Kind::kHeader:

@@ -86,7 +86,7 @@ absl::Status CudaProgram::LoadCaches(const plan::TargetT& target) {
 
 absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::ProgramT& program,
                                       const PlanFile& file) {
-  QUIRE_ASSIGN_OR_RETURN(sources_, MakeCudaKernels(target, context_.limits()));
+  QUIRE_ASSIGN_OR_RETURN(sources_, MakeCudaKernels(target, device_.limits()));
   kernels_.resize(sources_.size());
   for (size_t i = 0; i < kernels_.size(); ++i) {
     Kernel& kernel = kernels_[i];

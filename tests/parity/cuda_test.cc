@@ -21,7 +21,7 @@ using testing::RunIds;
 // With an encoder, f16: T5's attention, whose scores are not scaled, passes errors of its input on
 // several times as large.
 absl::StatusOr<Loaded> Load(const std::string& name, const Fixture& fixture, int page_tokens,
-                            bool eager = false) {
+                            bool eager = false, bool portable = false) {
   static const testing::PlanPath& cache = *new testing::PlanPath;
   TargetRequest target;
   target.name = "cuda";
@@ -30,6 +30,7 @@ absl::StatusOr<Loaded> Load(const std::string& name, const Fixture& fixture, int
   target.activation = target.kv_dtype = has_encoder ? DType::kF16 : DType::kBF16;
   DeviceOptions options;
   options.eager = eager;
+  options.portable = portable;
   // Kernels are built once for all tests of a fixture.
   options.kernel_cache_dir = cache.path();
   return testing::LoadFixture(name, target, options);
@@ -97,6 +98,32 @@ TEST_P(CudaParityTest, SameBitsHoweverTheWorkIsCut) {
       }
     }
   }
+}
+
+// The bodies of devices before sm_90, and from 512 rows on what a library multiplies for them.
+TEST_P(CudaParityTest, PortableKernelsHaveTheSameBits) {
+  const absl::StatusOr<Fixture> fixture = testing::ReadFixture(GetParam());
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  const absl::StatusOr<Loaded> native = Load(GetParam(), *fixture, 16);
+  ASSERT_TRUE(native.ok()) << native.status();
+  for (const auto& kernel : native->target->kernels) {
+    if (absl::StrContains(kernel->spec, " quantize=")) {
+      GTEST_SKIP() << "sm_90 multiplies 8-bit floats in an arithmetic of its own";
+    }
+  }
+  const auto whole = static_cast<int32_t>(fixture->ids.size());
+  const absl::StatusOr<std::vector<float>> expected = RunIds(*native, *fixture, {whole}, 1);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const absl::StatusOr<Loaded> portable =
+      Load(GetParam(), *fixture, 16, /*eager=*/false, /*portable=*/true);
+  ASSERT_TRUE(portable.ok()) << portable.status();
+  for (const int rows : {1, 100, 512, 1024, 1300}) {
+    const int copies = std::max(1, rows / whole);
+    const absl::StatusOr<std::vector<float>> logits = RunIds(*portable, *fixture, {whole}, copies);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    EXPECT_TRUE(*logits == *expected) << copies << " sequences";
+  }
+  RecordProperty("linears_by_library", portable->program->Kernels().by_library);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<std::string>& fixture) { return fixture.param; }

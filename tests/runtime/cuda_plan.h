@@ -26,16 +26,17 @@ inline constexpr char kArchitecture[] = "sm_90a";
 // A fixture compiled for cuda, with binaries that are their kernels' sources.
 class CudaPlan {
  public:
-  // `dtype`: of values between kernels, keys and values.
-  explicit CudaPlan(const std::string& fixture, int page_tokens = 3, DType dtype = DType::kBF16) {
-    const absl::Status made = Make(FixturePath(fixture), page_tokens, dtype);
+  // `dtype`: of values between kernels, keys and values. `portable`: as DeviceOptions has it.
+  explicit CudaPlan(const std::string& fixture, int page_tokens = 3, DType dtype = DType::kBF16,
+                    bool portable = false) {
+    const absl::Status made = Make(FixturePath(fixture), page_tokens, dtype, portable);
     EXPECT_TRUE(made.ok()) << made;
   }
   const std::shared_ptr<const PlanFile>& file() const { return file_; }
   const plan::TargetT& target() const { return *file_->plan().targets[0]; }
 
  private:
-  absl::Status Make(const std::string& model, int page_tokens, DType dtype) {
+  absl::Status Make(const std::string& model, int page_tokens, DType dtype, bool portable) {
     AssembleOptions options;
     options.model = model;
     options.plan_path = folder_.File("model.qplan");
@@ -44,7 +45,8 @@ class CudaPlan {
     plan::PlanT& plan = *assembled.plan;
     plan::TargetT& target = *plan.targets[0];
     QUIRE_ASSIGN_OR_RETURN(const CudaLimits limits, LimitsOfArchitecture(kArchitecture));
-    QUIRE_ASSIGN_OR_RETURN(CudaKernels kernels, MakeCudaKernels(target, limits));
+    QUIRE_ASSIGN_OR_RETURN(CudaKernels kernels,
+                           MakeCudaKernels(target, portable ? limits.Portable() : limits));
     kernels.push_back(MakeCudaGreatest(plan.model->vocabulary));
     QUIRE_ASSIGN_OR_RETURN(PlanWriter writer, PlanWriter::Create(options.plan_path));
     for (size_t i = 0; i < kernels.size(); ++i) {

@@ -144,13 +144,13 @@ def main():
     pool = torch.empty(3 << 29, device="cuda", dtype=torch.bfloat16)
     for begin in range(0, pool.numel(), 1 << 27):
         pool[begin:begin + (1 << 27)].normal_()
-    portable = "portable" in sys.argv
+    portable, sustained = ("portable" in sys.argv[2:], "sustained" in sys.argv[2:])
     parts_title = " in our arithmetic us | ours of that |" if portable else ""
     print(f"| n x k | rows | cuBLAS us | ours us | of its time |{parts_title} bar | | body | all that was measured, us |")
     print("| --- " * (11 if portable else 9) + "|")
     ratios = []
     for (n, k, rows), runs in ours.items():
-        peer = cublas(pool, n, k, rows, "sustained" in sys.argv[2:])
+        peer = cublas(pool, n, k, rows, sustained)
         us, body, _ = next(r for r in runs if r[2])
         rest = "  ".join(f"{b} {t:.2f}" for t, b, _ in sorted(runs))
         has_bar = (n, k) in LLAMA_7B and rows in BAR_ROWS and not portable
