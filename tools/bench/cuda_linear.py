@@ -40,23 +40,14 @@ def by_parts(y, x, w):
             torch.addmm(y, a, b, out_dtype=torch.float32, out=y)
 
 
-def cublas(pool, n, k, rows, sustained, product=whole, dtype=torch.bfloat16):
-    """Microseconds of one product, from graphs whose weights do not fit in L2 together."""
-    weights = pool.numel() // (n * k)
-    # As many as ours.
-    calls = int(min(6, max(1, 3e12 / (2 * n * k * rows)))) if rows >= 512 else min(weights, max(20, GRAPH_BYTES // (n * k * 2)))
-    views = [pool[i % weights * n * k:][:n * k].view(n, k) for i in range(calls)]
-    x = torch.randn(rows, k, device="cuda").to(torch.bfloat16)
-    y = torch.empty(rows, n, device="cuda", dtype=dtype)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        product(y, x, views[0])
-    torch.cuda.current_stream().wait_stream(side)
+def replayed(run, calls, rows, sustained=False):
+    """Microseconds of one of the calls, as ours are measured."""
+    run(0)
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for w in views:
-            product(y, x, w)
+        for i in range(calls):
+            run(i)
     graph.replay()
     torch.cuda.synchronize()
     until = time.monotonic() + 0.15
@@ -68,36 +59,23 @@ def cublas(pool, n, k, rows, sustained, product=whole, dtype=torch.bfloat16):
     for _ in range(5 if rows >= 512 else 9):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         if not sustained and times and times[-1] * calls > 1000:
-            time.sleep(0.015)  # as ours do
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / calls)
-    return statistics.median(times)
-
-
-def replayed(run, calls, rows):
-    """Microseconds of one of the calls."""
-    run(0)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(calls):
-            run(i)
-    graph.replay()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(5):
-        if rows >= 512:
             time.sleep(0.015)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         torch.cuda.synchronize()
         times.append(begin.elapsed_time(end) * 1000 / calls)
     return statistics.median(times)
+
+
+def cublas(pool, n, k, rows, sustained, product=whole, dtype=torch.bfloat16):
+    """Microseconds of one product, from graphs whose weights do not fit in L2 together."""
+    weights = pool.numel() // (n * k)
+    # As many as ours.
+    calls = int(min(6, max(1, 3e12 / (2 * n * k * rows)))) if rows >= 512 else min(weights, max(20, GRAPH_BYTES // (n * k * 2)))
+    x = torch.randn(rows, k, device="cuda").to(torch.bfloat16)
+    y = torch.empty(rows, n, device="cuda", dtype=dtype)
+    return replayed(lambda i: product(y, x, pool[i % weights * n * k:][:n * k].view(n, k)), calls, rows, sustained)
 
 
 def scaled_mm(n, k, rows, weights, scales):

@@ -111,24 +111,8 @@ int CheckE4m3(const Gpu& gpu) {
     gpu.Upload(operands[0], x.data(), x.size() * 2);
     gpu.Upload(operands[1], weight.data(), weight.size());
     std::vector<uint8_t> all;
-    for (const int64_t rows : {kMostRows, int64_t{300}, int64_t{128}, int64_t{65}, int64_t{33},
-                               int64_t{17}, int64_t{8}, int64_t{1}}) {
-      gpu.Fill(operands[2], 0xee, y_bytes);
-      const CudaLaunches launches = linear->planned.Launches(rows);
-      linear->planned.Enqueue(launches, operands, workspace);
-      linear->planned.Enqueue(launches, operands, workspace);
-      std::vector<uint8_t> y(y_bytes);
-      gpu.Download(y.data(), operands[2], y.size());
-      if (all.empty()) all = y;
-      const auto bytes = static_cast<ptrdiff_t>(RowBytes(spec.y, spec.n) * rows);
-      const bool equal = std::equal(y.begin(), y.begin() + bytes, all.begin());
-      const bool beyond =
-          std::all_of(y.begin() + bytes, y.end(), [](uint8_t byte) { return byte == 0xee; });
-      if (equal && beyond) continue;
-      ++wrong;
-      std::printf("DIFFERS: %s rows %ld equal %d beyond %d\n", SpecText(spec).c_str(),
-                  static_cast<long>(rows), equal, beyond);
-    }
+    wrong += linear->planned.CountOtherBits(SpecText(spec), {kMostRows, 300, 128, 65, 33, 17, 8, 1},
+                                            operands, workspace, RowBytes(spec.y, spec.n), &all);
     const int64_t blocks = spec.k / kScaleBlock;
     for (const int64_t row : {0, 1, 7, 8, 130, 511, 599}) {
       const Row of_x(&x[static_cast<size_t>(row * spec.k)], spec.k, columns);

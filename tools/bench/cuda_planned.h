@@ -25,6 +25,13 @@ class Planned {
   void Enqueue(const CudaLaunches& launches, const std::vector<CuDevicePtr>& operands,
                CuDevicePtr workspace) const;
 
+  // Launches twice on each number of rows, the most first; y is the last operand, `row_bytes` a
+  // row, and `*y` its bytes after the first. Prints the numbers of rows for which those differ from
+  // the first's, or for which something is written beyond them, and returns how many they are.
+  int64_t CountOtherBits(const std::string& what, const std::vector<int64_t>& rows,
+                         const std::vector<CuDevicePtr>& operands, CuDevicePtr workspace,
+                         int64_t row_bytes, std::vector<uint8_t>* y) const;
+
  private:
   const Gpu& gpu_;
   const std::unique_ptr<CudaKernel> kernel_;
