@@ -39,8 +39,9 @@ absl::StatusOr<std::vector<float>> LoadKvScales(const plan::WeightSlotT& slot,
   for (size_t i = 0; i < scales.size(); ++i) {
     if (scales[i] > 0 && std::isfinite(scales[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "weight ", slot.name, ": the scale of head ", i, " is ", scales[i],
-        "\n  allowed: positive numbers\n  fix: --kv-dtype of another type needs none"));
+        "weight ", slot.name, ": scale ", i, " of ", scales.size(), " is ", scales[i],
+        "\n  allowed: positive numbers\n  fix: get the weights' files again, or do without it: a "
+        "cache's by --kv-dtype of another type, an input's by --activations=keep"));
   }
   if (scales.size() == 1) scales.assign(count, scales[0]);
   return scales;

@@ -54,7 +54,7 @@ TEST(FloatWeightsTest, ScalesAreOneOrOneForEachHead) {
   for (const float wrong : {0.0f, -1.0f, std::nanf(""), INFINITY, -INFINITY}) {
     const absl::Status status = load({1, wrong}, 2).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("weight l0.k_scale: the scale of head 1"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("weight l0.k_scale: scale 1 of"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("allowed: positive numbers"));
   }
 }
