@@ -186,6 +186,7 @@ class PlanExecutor {
     if (spec.residual) names.push_back("r");
     if (spec.norm.has_value() && spec.norm->weight.has_value()) names.push_back("nw");
     if (spec.norm.has_value() && spec.norm->bias.has_value()) names.push_back("nb");
+    if (spec.quantize.has_value() && spec.quantize->has_scale) names.push_back("xs");
     if (launch.inputs.size() != names.size()) return absl::InternalError("number of inputs");
     std::map<std::string, Tensor> values;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -208,6 +209,14 @@ class PlanExecutor {
                                   is_rms ? ", weight_offset=" : "",
                                   is_rms ? Number(spec.norm->weight_offset) : "", "}"),
                      {rows, spec.k}));
+      Store(spec.x, absl::MakeSpan(x.values));
+    }
+    if (spec.quantize.has_value()) {
+      QUIRE_ASSIGN_OR_RETURN(x, Compute({"x", "xs"}, values,
+                                        absl::StrCat("quantize %x", Mention(values, "xs"),
+                                                     " {columns=", spec.quantize->columns,
+                                                     ", most=", Number(spec.quantize->most), "}"),
+                                        {rows, spec.k}));
       Store(spec.x, absl::MakeSpan(x.values));
     }
     const int64_t columns = spec.weight_rows();
