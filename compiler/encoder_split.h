@@ -1,9 +1,8 @@
 // Encoder rows in a function of their own, since a program has rows of one kind.
 //
-//   @step(ids, pos, source...)  =>  NAME(source...), which appends K and V of each cross-attention
-//   to
-//                                   a cross cache, and @step(ids, pos), whose cross-attention reads
-//                                   them
+//   @step(ids, pos, source...)  =>  NAME(source...), which appends K and V of each
+//                                   cross-attention to a cross cache, and @step(ids, pos), whose
+//                                   cross-attention reads them
 //
 // Legal because a value that depends on encoder inputs alone does not need the decoder's. NAME
 // calls its rows T, as every program does its own, and its arguments ids and pos; it sees an input

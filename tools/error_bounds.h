@@ -11,9 +11,8 @@
 //   functions    10 u, and absolute errors that codegen/cpu/emit_math.h states; slopes are at most
 //                1.13
 //   rope         (|a| + |b|) times 2e-7 for cosine and sine, 4 u for the products
-//   quantize     that to which the ends of x's range round, by the ends of the scale's; none where
-//   e
-//                is: scales and quotients are f32 as the op means them
+//   quantize     that to which the ends of x's range round, by the ends of the scale's; none
+//                where e is: scales and quotients are f32 as the op means them
 //   cast         the distance to which both ends of [x - e, x + e] round
 // A target whose products are of 16-bit numbers in tensor cores, which cut sums off at 2^-22 of the
 // largest term, has that in place of u for linear and attention.

@@ -177,6 +177,7 @@ class CudaProgram : public Program {
   absl::StatusOr<Bucket*> FindBucket(int64_t T, int64_t R, const CudaPagePool& pool,
                                      const CudaPagePool* encoder_pool);
   absl::Status Resolve(const Frame& frame, Bucket* bucket) const;
+  Call CallOf(size_t kernel, const CudaLaunch& launch) const;
   absl::StatusOr<Call> ResolveCall(const CudaLaunch& launch, const Use& use, const Launch* bound,
                                    const Frame& frame) const;
   absl::StatusOr<uint64_t> ResolveArgument(const CudaArgument& argument, const Use& use,

@@ -69,13 +69,7 @@ absl::Status CudaProgram::AskLibrary() {
         kernels_[i].is_used ? sources_[i]->LibraryCheck() : std::nullopt;
     if (!check.has_value()) continue;
     const auto own = [&](CuDevicePtr x, CuDevicePtr weight, CuDevicePtr sums) -> absl::Status {
-      const CudaEntry& entry = sources_[i]->entries()[check->launch.entry];
-      Call call;
-      call.function = kernels_[i].functions[check->launch.entry];
-      call.grid = static_cast<unsigned>(check->launch.grid);
-      call.threads = static_cast<unsigned>(entry.block_threads);
-      call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
-      call.words.reserve(check->launch.arguments.size());
+      Call call = CallOf(i, check->launch);
       for (const CudaArgument& argument : check->launch.arguments) {
         auto word = static_cast<uint64_t>(argument.value);
         if (argument.kind == CudaArgument::Kind::kOperand) {
@@ -240,12 +234,26 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
   return absl::OkStatus();
 }
 
+// But for its arguments.
+CudaProgram::Call CudaProgram::CallOf(size_t kernel, const CudaLaunch& launch) const {
+  const CudaEntry& entry = sources_[kernel]->entries()[launch.entry];
+  Call call;
+  call.function = kernels_[kernel].functions[launch.entry];
+  call.grid = static_cast<unsigned>(launch.grid);
+  call.threads = static_cast<unsigned>(entry.block_threads);
+  call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
+  call.words.reserve(launch.arguments.size());
+  call.maps.reserve(launch.tensor_maps.size());
+  return call;
+}
+
 absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& launch, const Use& use,
                                                            const Launch* bound,
                                                            const Frame& frame) const {
-  Call call;
-  call.work = {launch.work, use.cache == own_};
+  const Work work = {launch.work, use.cache == own_};
   if (launch.product.has_value()) {
+    Call call;
+    call.work = work;
     call.product = launch.product;
     for (const CudaArgument* argument :
          {&launch.product->x, &launch.product->weight, &launch.product->sums}) {
@@ -254,13 +262,8 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
     }
     return call;
   }
-  const CudaEntry& entry = sources_[use.kernel]->entries()[launch.entry];
-  call.function = kernels_[use.kernel].functions[launch.entry];
-  call.grid = static_cast<unsigned>(launch.grid);
-  call.threads = static_cast<unsigned>(entry.block_threads);
-  call.shared_bytes = static_cast<unsigned>(entry.shared_bytes);
-  call.words.reserve(launch.arguments.size());
-  call.maps.reserve(launch.tensor_maps.size());
+  Call call = CallOf(use.kernel, launch);
+  call.work = work;
   for (const CudaArgument& argument : launch.arguments) {
     if (argument.kind != CudaArgument::Kind::kTensorMap) {
       QUIRE_ASSIGN_OR_RETURN(const uint64_t word, ResolveArgument(argument, use, bound, frame));
@@ -272,7 +275,8 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
     QUIRE_ASSIGN_OR_RETURN(const EncodedTensorMap encoded,
                            EncodeTensorMap(context_.driver(), map, base));
     if (call.maps.size() == call.maps.capacity()) {
-      return absl::InternalError(absl::StrCat("cuda: ", entry.entry, " asks twice for a map"));
+      return absl::InternalError(absl::StrCat(
+          "cuda: ", sources_[use.kernel]->entries()[launch.entry].entry, " asks twice for a map"));
     }
     call.arguments.push_back(&call.maps.emplace_back(encoded));
   }
