@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
                                                      const DeviceOptions& options) {
   if (name == "cuda") {
     QUIRE_ASSIGN_OR_RETURN(const CudaDriver* driver, CudaDriver::Get());
-    return CudaDevice::Create(*driver, options);
+    return CudaDevice::Create(*driver, options, &CudaBlas::Get);
   }
 #ifdef QUIRE_CPU_BACKEND
   if (name == "cpu") return CpuDevice::Create(options);

@@ -18,10 +18,10 @@ namespace quire {
 
 class CudaDevice : public Device {
  public:
-  // The first GPU of `driver`, which must outlive the device. `blas`: of runtime/cuda/blas.h.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(
-      const CudaDriver& driver, const DeviceOptions& options,
-      LibraryProducts::Opener blas = &CudaBlas::Get);
+  // The first GPU of `driver`, which must outlive the device. `blas`: CudaBlas::Get but in tests.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaDriver& driver,
+                                                            const DeviceOptions& options,
+                                                            LibraryProducts::Opener blas);
 
   std::string Description() const override;
   absl::StatusOr<std::unique_ptr<Program>> Load(const plan::TargetT& target, absl::string_view name,

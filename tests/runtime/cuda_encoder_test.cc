@@ -15,6 +15,7 @@
 #include "tests/parity/fixture.h"
 #include "tests/parity/fixture_runner.h"
 #include "tests/runtime/cuda_plan.h"
+#include "tests/runtime/fake_blas.h"
 #include "tests/runtime/fake_gpu.h"
 #include "tests/runtime/fake_kernels.h"
 #include "tools/step_runner.h"
@@ -42,7 +43,8 @@ struct Rig {
     options.eager = eager;
     options.kernel_cache_dir = "none";
     options.jit = JitPolicy::kNever;
-    QUIRE_ASSIGN_OR_RETURN(loaded.device, CudaDevice::Create(gpu.driver(), options));
+    QUIRE_ASSIGN_OR_RETURN(loaded.device,
+                           CudaDevice::Create(gpu.driver(), options, &testing::FakeBlas::Open));
     loaded.target = &plan.target();
     for (const char* name : {"step", "encode"}) {
       auto& program = *name == 's' ? loaded.program : loaded.encoder;

@@ -12,6 +12,7 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_pages.h"
 #include "runtime/cuda/cuda_weights.h"
+#include "tests/runtime/fake_blas.h"
 #include "tests/runtime/fake_gpu.h"
 
 namespace quire {
@@ -45,7 +46,7 @@ TEST(CudaDeviceTest, SaysWhatItIs) {
   FakeGpu gpu;
   gpu.total_bytes = size_t{139} << 30;
   {
-    const auto device = CudaDevice::Create(gpu.driver(), {});
+    const auto device = CudaDevice::Create(gpu.driver(), {}, &testing::FakeBlas::Open);
     ASSERT_TRUE(device.ok()) << device.status();
     EXPECT_EQ((*device)->Description(), "cuda: Fake H200, sm_90a, 132 multiprocessors, 139 GiB");
   }

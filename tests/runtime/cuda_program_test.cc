@@ -17,6 +17,7 @@
 #include "runtime/weights.h"
 #include "tests/parity/fixture.h"
 #include "tests/runtime/cuda_plan.h"
+#include "tests/runtime/fake_blas.h"
 #include "tests/runtime/fake_gpu.h"
 #include "tests/runtime/fake_kernels.h"
 
@@ -24,6 +25,7 @@ namespace quire {
 namespace {
 
 using testing::CudaPlan;
+using testing::FakeBlas;
 using testing::FakeGpu;
 using testing::FakeKernels;
 using testing::Fixture;
@@ -44,7 +46,7 @@ struct Rig {
   }
 
   absl::Status Load() {
-    QUIRE_ASSIGN_OR_RETURN(device, CudaDevice::Create(gpu.driver(), options));
+    QUIRE_ASSIGN_OR_RETURN(device, CudaDevice::Create(gpu.driver(), options, &FakeBlas::Open));
     QUIRE_ASSIGN_OR_RETURN(program, device->Load(plan.target(), "step", *OpenWeights(plan.file())));
     return absl::OkStatus();
   }

@@ -7,6 +7,7 @@
 #include <new>
 #include <system_error>
 
+#include "absl/base/config.h"
 #include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -30,7 +31,7 @@ TEST(GuardedTest, WhatIsThrownBecomesAStatus) {
   EXPECT_EQ(Guarded([] { return absl::DataLossError("x"); }), absl::DataLossError("x"));
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(ABSL_HAVE_ADDRESS_SANITIZER)
 // In a process of its own, with half a GiB of address space.
 [[noreturn]] void SubmitWithoutMemory() {
   testing::EngineRig rig;
