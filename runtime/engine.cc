@@ -92,7 +92,8 @@ absl::Status Tokenise(const EngineModel& model, Request* request) {
     if (!ids->empty()) return absl::OkStatus();
     if (model.tokenizer == nullptr) {
       return absl::InvalidArgumentError(
-          "request: a text needs a tokenizer, and the plan has none\n  fix: give ids");
+          absl::StrCat("request: a text needs a tokenizer, and the plan has none\n  fix: give ",
+                       ids == &request->source_ids ? "source_ids" : "ids"));
     }
     auto encoded = model.tokenizer->Encode(text, {.add_special = add_special});
     if (!encoded.ok()) return encoded.status();

@@ -38,7 +38,7 @@ absl::Status ChooseMaxTokens(int64_t most, Request* request) {
       return absl::InvalidArgumentError(absl::StrCat(
           "request: a prompt of ", prompt_tokens, " tokens leaves none of max_length=",
           request->max_length, "\n  allowed: prompts of up to ", request->max_length - 1,
-          " tokens\n  fix: say how many tokens to generate: -n, or max_tokens"));
+          " tokens\n  fix: say how many tokens to generate by max_tokens"));
     }
     most = std::min(most, request->max_length - prompt_tokens);
   }

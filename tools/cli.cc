@@ -7,6 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "ir/status.h"
 #include "runtime/tokenizer/unicode.h"
 
 namespace quire {
@@ -50,13 +52,40 @@ std::string WrongWhole(const std::string& text, uint64_t most) {
   return absl::StrCat(text, " is not a whole number from 0 to ", most);
 }
 
-absl::Status CheckUtf8(absl::string_view from, absl::string_view text) {
+std::string WrongNumber(const std::string& text, double low, double most) {
+  double value = 0;
+  if (absl::SimpleAtod(text, &value) && value >= low && value <= most) return "";
+  return absl::StrCat(text, " is not a number from ", low, " to ", most);
+}
+
+absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::string_view ids_flag) {
   const size_t valid = tokenizer::ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
   const auto byte = static_cast<uint8_t>(text[valid]);
   return UsageError(absl::StrCat(from, ": byte ", valid, ", 0x", absl::Hex(byte, absl::kZeroPad2),
-                                 ", is not UTF-8\n  allowed: UTF-8\n  fix: convert the text, or "
-                                 "give tokens by --ids"));
+                                 ", is not UTF-8\n  allowed: UTF-8\n  fix: convert the text",
+                                 ids_flag.empty() ? "" : ", or give tokens by ", ids_flag));
+}
+
+absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::string_view text) {
+  const auto bad = [flag](absl::string_view what) {
+    return WithLine(UsageError(absl::StrCat(flag, ": ", what)), "allowed",
+                    "integers, separated by commas");
+  };
+  std::vector<int32_t> ids;
+  for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(word, &id)) return bad(absl::StrCat(word, " is not an id"));
+    ids.push_back(id);
+  }
+  if (ids.empty()) return bad("no id");
+  return ids;
+}
+
+absl::Status NoTokenizer(absl::string_view flag, absl::string_view ids_flag) {
+  return WithLine(absl::InvalidArgumentError(
+                      absl::StrCat(flag, ": a text needs a tokenizer, and the plan has none")),
+                  "fix", absl::StrCat("give ids by ", ids_flag));
 }
 
 int Fail(const absl::Status& status) {

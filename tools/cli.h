@@ -11,8 +11,10 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace CLI {
@@ -50,9 +52,19 @@ std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses);
 // Without it a larger one would become the largest, and one below 0 wrap around.
 std::string WrongWhole(const std::string& text, uint64_t most);
 
+// Likewise of a value that is to be a number from `low` to `most`; nan, which CLI::Range lets pass,
+// is none.
+std::string WrongNumber(const std::string& text, double low, double most);
+
 // UsageError unless `text` is UTF-8, which is all that tokenizers read. `from` names where it
-// stands: "-p", "prompts.txt".
-absl::Status CheckUtf8(absl::string_view from, absl::string_view text);
+// stands: "-p", "prompts.txt"; `ids_flag` what takes tokens instead, "" for nothing.
+absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::string_view ids_flag);
+
+// "1,2,3" as ids of tokens; UsageError, which names `flag`, if they are none.
+absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::string_view text);
+
+// Of a text, given by `flag`, for a plan without tokenizer; `ids_flag` takes tokens.
+absl::Status NoTokenizer(absl::string_view flag, absl::string_view ids_flag);
 
 // "error: <message>" on stderr; returns the exit code.
 int Fail(const absl::Status& status);

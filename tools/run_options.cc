@@ -1,35 +1,65 @@
 #include "tools/run_options.h"
 
+#include <algorithm>
+
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "ir/plan_check.h"
 #include "tools/cli.h"
 
 namespace quire {
 namespace {
 
+// What the library calls what a flag says.
+struct FieldFlag {
+  absl::string_view field, flag;
+};
+constexpr FieldFlag kFlagsOfFields[] = {
+    {"beams", "--beams"},
+    {"cache_bytes", "--memory"},
+    {"frequency_penalty", "--frequency-penalty"},
+    {"length_penalty", "--length-penalty"},
+    {"max_tokens", "--max-tokens"},
+    {"presence_penalty", "--presence-penalty"},
+    {"repetition_penalty", "--repeat-penalty"},
+    {"samples", "--samples"},
+    {"source_ids", "--source-ids"},
+    {"source_images", "--image-positions"},
+    {"source_states", "--source-states"},
+};
+
+bool IsWordByte(char c) { return absl::ascii_isalnum(c) || c == '_'; }
+
 void AddSamplingOptions(CLI::App* app, RunOptions* options) {
   SamplingParams& sampling = options->sampling;
   CLI::Option* temperature =
       app->add_option("--temperature,--temp", options->temperature, "0: the most probable token")
-          ->check(CLI::Range(0.0, 100.0));
+          ->check([](const std::string& text) { return WrongNumber(text, 0, 100); });
   CLI::Option* top_k =
       app->add_option("--top-k", options->top_k, "draw among so many most probable tokens; 0: all")
           ->check(CLI::Range(0, INT32_MAX));
   CLI::Option* top_p =
       app->add_option("--top-p", options->top_p, "draw among the most probable that sum to this")
-          ->check(CLI::Range(0.0, 1.0));
+          ->check([](const std::string& text) { return WrongNumber(text, 0, 1); });
   CLI::Option* min_p =
       app->add_option("--min-p", options->min_p,
                       "draw among those of at least this part of the highest probability")
-          ->check(CLI::Range(0.0, 1.0));
+          ->check([](const std::string& text) { return WrongNumber(text, 0, 1); });
   CLI::Option* greedy = app->add_flag("--greedy", options->greedy,
                                       "the most probable token, whatever the model asks");
   for (CLI::Option* other : {temperature, top_k, top_p, min_p}) greedy->excludes(other);
   app->add_option("--repeat-penalty", options->repeat_penalty,
-                  "divides logits of tokens that are there already");
+                  "divides logits of tokens that are there already")
+      ->check([](const std::string& text) { return WrongNumber(text, 1e-4, 1e4); });
   app->add_option("--presence-penalty", sampling.presence_penalty,
-                  "is subtracted from logits of generated tokens, once");
+                  "is subtracted from logits of generated tokens, once")
+      ->check([](const std::string& text) { return WrongNumber(text, -1e4, 1e4); });
   app->add_option("--frequency-penalty", sampling.frequency_penalty,
-                  "is subtracted from logits of generated tokens, each time");
+                  "is subtracted from logits of generated tokens, each time")
+      ->check([](const std::string& text) { return WrongNumber(text, -1e4, 1e4); });
   app->add_option("--seed", sampling.seed,
                   "of the draws, if there are any; the same seed gives the same text")
       ->check([](const std::string& text) { return WrongWhole(text, UINT64_MAX); });
@@ -42,7 +72,7 @@ void AddBeamOptions(CLI::App* app, RunOptions* options) {
       ->check(CLI::Range(1, 1024));
   app->add_option("--length-penalty", options->length_penalty,
                   "of beams: a score is divided by length ^ this")
-      ->check(CLI::Range(-100.0, 100.0));
+      ->check([](const std::string& text) { return WrongNumber(text, -100, 100); });
   app->add_option("--early-stopping", options->early_stopping,
                   "of beams: true ends with the first that are complete, never with the best")
       ->check(CLI::IsMember({"true", "false", "never"}));
@@ -73,8 +103,16 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
                   "a file whose text is for the encoder; may be given several times")
       ->take_all()
       ->expected(1);
-  app->add_option("--source-states", options->source_states,
-                  "a .safetensors file with states for the model to look at")
+  app->add_option("--source-ids", options->source_ids,
+                  "token ids for the model's encoder, as they are: 1,2,3; may be given several "
+                  "times")
+      ->take_all()
+      ->expected(1);
+  app->add_option(
+         "--source-states", options->source_states,
+         "a .safetensors file with states for the model to look at; for each prompt, if given "
+         "several times")
+      ->take_all()
       ->expected(1);
   app->add_option("--image-positions", options->image_positions,
                   "where in the prompt the images stand that states are of: 1,2,9; rows before one "
@@ -104,26 +142,65 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->transform(CLI::AsSizeValue(false));
   app->add_option("--chunk", options->engine.chunk_tokens,
                   "tokens of a prompt in one step at most; 0: as the step allows")
-      ->check(CLI::Range(0, INT32_MAX));
+      ->check(CLI::Range(int64_t{0}, kMaxStepRows));
   app->add_option("--output", options->output, "text, ids or json")
       ->check(CLI::IsMember({"text", "ids", "json"}));
   app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
   app->add_flag("-v,--verbose", options->verbose, "the device and its memory on stderr");
 }
 
+absl::Status NameRunFlags(const absl::Status& status) {
+  if (status.ok()) return status;
+  absl::string_view rest = status.message();
+  std::string message;
+  while (!rest.empty()) {
+    const auto end = std::find_if_not(rest.begin(), rest.end(), IsWordByte);
+    absl::string_view word = rest.substr(0, std::max<size_t>(1, end - rest.begin()));
+    rest.remove_prefix(word.size());
+    // Some of them are words of a sentence, too.
+    const bool is_field = absl::StrContains(word, "_") || absl::StartsWith(rest, "=");
+    for (const FieldFlag& each : kFlagsOfFields) {
+      if (is_field && word == each.field) word = each.flag;
+    }
+    absl::StrAppend(&message, word);
+  }
+  return absl::Status(status.code(), message);
+}
+
+bool HasSource(const RunOptions& options) {
+  return !options.sources.empty() || !options.source_files.empty() || !options.source_ids.empty();
+}
+
 std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
-  if (options.prompts.empty() && options.prompt_files.empty() && options.ids.empty() &&
-      options.sources.empty() && options.source_files.empty()) {
+  const size_t prompts = options.prompts.size() + options.prompt_files.size() + options.ids.size();
+  if (prompts == 0 && !HasSource(options)) {
     return "no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3; with an encoder "
-           "--source TEXT, --source-file FILE";
+           "--source TEXT, --source-file FILE, --source-ids 1,2,3";
+  }
+  if (prompts > 1 && HasSource(options)) {
+    return "several prompts beside a source\n  allowed: one prompt, which every source's output "
+           "begins with, or none";
+  }
+  const size_t states = options.source_states.size();
+  if (states > 1 && states != prompts) {
+    return absl::StrCat("--source-states: ", states, " files for ", prompts,
+                        prompts == 1 ? " prompt" : " prompts",
+                        "\n  allowed: one for all, or one for each");
   }
   const bool has_text = options.output == "text", has_json = options.output == "json";
   const bool draws = options.temperature.value_or(1) > 0;
+  const bool has_beams = options.beams.value_or(1) > 1;
+  const char* const kNoBeams = "--beams=1: beams are not drawn";
   const std::string idle =
       IdleFlag(app, {{"--logprobs", !has_text, "--output=ids or json"},
                      {"--top-logprobs", has_json, "--output=json"},
                      {"--echo", has_text, "--output=text"},
                      {"--image-positions", !options.source_states.empty(), "--source-states"},
+                     {"--temperature", !draws || !has_beams, kNoBeams},
+                     {"--top-k", !has_beams, kNoBeams},
+                     {"--top-p", !has_beams, kNoBeams},
+                     {"--min-p", !has_beams, kNoBeams},
+                     {"--stop", !has_beams, "--beams=1"},
                      {"--top-k", draws, "a --temperature above 0"},
                      {"--top-p", draws, "a --temperature above 0"},
                      {"--min-p", draws, "a --temperature above 0"}});

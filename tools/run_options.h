@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "runtime/engine.h"
 #include "runtime/sampling.h"
 #include "tools/session.h"
@@ -19,7 +20,8 @@ namespace quire {
 
 struct RunOptions {
   SessionOptions session;
-  std::vector<std::string> prompts, prompt_files, ids, stop, sources, source_files, source_states;
+  std::vector<std::string> prompts, prompt_files, ids, stop;
+  std::vector<std::string> sources, source_files, source_ids, source_states;
   std::string output = "text";
   int32_t samples = 1;
   std::optional<float> temperature, top_p, min_p, repeat_penalty, length_penalty;
@@ -33,6 +35,12 @@ struct RunOptions {
 };
 
 void AddRunOptions(CLI::App* app, RunOptions* options);
+
+// `status` of the library with flags for the fields of requests and options that it names.
+absl::Status NameRunFlags(const absl::Status& status);
+
+// Whether there is something for an encoder of tokens.
+bool HasSource(const RunOptions& options);
 
 // What is wrong with the flags beside each other; "" if nothing.
 std::string WrongRunUsage(const CLI::App& app, const RunOptions& options);

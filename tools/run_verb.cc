@@ -8,11 +8,8 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "ir/file.h"
 #include "ir/status.h"
 #include "runtime/device.h"
 #include "runtime/engine.h"
@@ -20,8 +17,8 @@
 #include "tools/progress.h"
 #include "tools/run_options.h"
 #include "tools/run_output.h"
+#include "tools/run_prompts.h"
 #include "tools/session.h"
-#include "tools/source_states.h"
 #include "tools/summary.h"
 
 namespace quire {
@@ -29,110 +26,6 @@ namespace {
 
 // Of an output, where neither user nor model says it.
 constexpr int32_t kDefaultTokens = 64;
-
-struct Prompt {
-  std::string label;
-  Request request;
-};
-
-absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text) {
-  std::vector<int32_t> ids;
-  for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
-    int32_t id = 0;
-    if (!absl::SimpleAtoi(word, &id)) {
-      return WithLine(absl::InvalidArgumentError(absl::StrCat("--ids: ", word, " is not an id")),
-                      "allowed", "integers, separated by commas");
-    }
-    ids.push_back(id);
-  }
-  if (ids.empty()) {
-    return WithLine(absl::InvalidArgumentError("--ids: no id"), "allowed",
-                    "integers, separated by commas");
-  }
-  return ids;
-}
-
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  QUIRE_RETURN_IF_ERROR(CheckUtf8(path, file.text()));
-  return std::string(file.text());
-}
-
-// What the encoder reads, one request each; a prompt, if there is one, is of all of them.
-absl::StatusOr<std::vector<Prompt>> Sources(const RunOptions& options, Request prompt) {
-  std::vector<Prompt> prompts;
-  for (const std::string& text : options.sources) {
-    QUIRE_RETURN_IF_ERROR(CheckUtf8("--source", text));
-    prompts.push_back({absl::StrCat("source ", prompts.size() + 1), prompt});
-    prompts.back().request.source = text;
-  }
-  for (const std::string& path : options.source_files) {
-    prompts.push_back({path, prompt});
-    QUIRE_ASSIGN_OR_RETURN(prompts.back().request.source, ReadText(path));
-  }
-  return prompts;
-}
-
-absl::StatusOr<std::vector<Prompt>> Prompts(const RunOptions& options) {
-  std::vector<Prompt> prompts;
-  for (const std::string& text : options.stop) QUIRE_RETURN_IF_ERROR(CheckUtf8("--stop", text));
-  for (const std::string& text : options.prompts) {
-    QUIRE_RETURN_IF_ERROR(CheckUtf8("-p", text));
-    prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
-    prompts.back().request.text = text;
-  }
-  for (const std::string& path : options.prompt_files) {
-    prompts.push_back({path, {}});
-    QUIRE_ASSIGN_OR_RETURN(prompts.back().request.text, ReadText(path));
-  }
-  for (const std::string& text : options.ids) {
-    prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
-    QUIRE_ASSIGN_OR_RETURN(prompts.back().request.ids, ParseIds(text));
-  }
-  if (options.sources.empty() && options.source_files.empty()) return prompts;
-  if (prompts.size() > 1) {
-    return WithLine(absl::InvalidArgumentError("several prompts beside a source"), "allowed",
-                    "one prompt, which every source's output begins with, or none");
-  }
-  return Sources(options, prompts.empty() ? Request() : prompts[0].request);
-}
-
-// Says where the images of a request's states stand, of which each has as many rows.
-absl::Status AddImages(const RunOptions& options, int64_t width, Request* request) {
-  const auto images = static_cast<int64_t>(options.image_positions.size());
-  if (images == 0) return absl::OkStatus();
-  const int64_t rows = static_cast<int64_t>(request->source_states->size()) / width;
-  if (rows % images != 0) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat(
-                        "--image-positions: ", images, " images for ", rows, " rows of states")),
-                    "allowed", "as many rows for each image");
-  }
-  for (const int32_t position : options.image_positions) {
-    request->source_images.push_back({position, static_cast<int32_t>(rows / images)});
-  }
-  return absl::OkStatus();
-}
-
-// Gives each prompt the states of its file; one file is for all.
-absl::Status AddStates(const RunOptions& options, int64_t width, std::vector<Prompt>* prompts) {
-  const std::vector<std::string>& files = options.source_states;
-  if (files.empty()) return absl::OkStatus();
-  if (files.size() != 1 && files.size() != prompts->size()) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat(files.size(), " files of states for ",
-                                                            prompts->size(), " prompts")),
-                    "allowed", "one for all, or one for each");
-  }
-  for (size_t i = 0; i < prompts->size(); ++i) {
-    auto& states = (*prompts)[i].request.source_states;
-    if (i >= files.size()) {
-      states = (*prompts)[0].request.source_states;
-      continue;
-    }
-    QUIRE_ASSIGN_OR_RETURN(states, ReadSourceStates(files[i], width));
-  }
-  for (Prompt& prompt : *prompts) QUIRE_RETURN_IF_ERROR(AddImages(options, width, &prompt.request));
-  return absl::OkStatus();
-}
 
 BeamParams ChooseBeams(const RunOptions& options, const BeamParams& recommended,
                        const SamplingParams& sampling) {
@@ -244,15 +137,36 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
         absl::InvalidArgumentError("the plan has no tokenizer, so that there is no text to print"),
         "fix", "--output=ids");
   }
+  if (!info.has_tokenizer) {
+    if (!options.prompts.empty()) return NoTokenizer("-p", "--ids");
+    if (!options.prompt_files.empty()) return NoTokenizer("--prompt-file", "--ids");
+    if (!options.sources.empty()) return NoTokenizer("--source", "--source-ids");
+    if (!options.source_files.empty()) return NoTokenizer("--source-file", "--source-ids");
+  }
   const auto idle = [](const char* flag, const char* with) {
     return WithLine(UsageError(absl::StrCat("quire run: ", flag, " has no effect")), "allowed",
                     absl::StrCat("with ", with));
   };
+  if (HasSource(options) && (!info.has_encoder || info.states_width > 0)) {
+    return idle(!options.sources.empty()        ? "--source"
+                : !options.source_files.empty() ? "--source-file"
+                                                : "--source-ids",
+                "a model that has an encoder of tokens; any other reads a prompt");
+  }
   if (beam.beams == 1 && options.length_penalty)
     return idle("--length-penalty", "--beams=2 or more");
   if (beam.beams == 1 && options.early_stopping)
     return idle("--early-stopping", "--beams=2 or more");
+  if (!options.stop.empty() && !info.has_tokenizer) {
+    return idle("--stop", "a plan that has a tokenizer");
+  }
   if (beam.beams > 1) {
+    if (!options.stop.empty()) return idle("--stop", "--beams=1");
+    if (options.samples > beam.beams) {
+      return WithLine(UsageError(absl::StrCat("quire run: --samples=", options.samples, " of ",
+                                              beam.beams, " beams")),
+                      "allowed", absl::StrCat("1 .. ", beam.beams, ", or more --beams"));
+    }
     if (options.sampling.logprobs) return idle("--logprobs", "--beams=1");
     if (options.sampling.presence_penalty != 0) return idle("--presence-penalty", "--beams=1");
     if (options.sampling.frequency_penalty != 0) return idle("--frequency-penalty", "--beams=1");
@@ -298,6 +212,13 @@ int64_t CacheBytes(const Session& session, const Engine& engine) {
          (encoder == nullptr ? 0 : counters.total_encoder_pages * encoder->page_bytes());
 }
 
+// What --echo prints: the source, if there is one, or else the prompt.
+absl::StatusOr<std::string> Lead(const Model& model, const Request& request) {
+  if (!request.source.empty()) return request.source;
+  if (!request.source_ids.empty()) return model.Decode(request.source_ids);
+  return request.ids.empty() ? request.text : model.Decode(request.ids);
+}
+
 absl::Status Run(RunOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, Prompts(options));
   Progress progress;
@@ -315,13 +236,7 @@ absl::Status Run(RunOptions& options) {
   options.engine.max_sequences = std::max({options.engine.max_sequences, beam.beams,
                                            static_cast<int32_t>(prompts.size()) * options.samples});
   absl::StatusOr<std::unique_ptr<Engine>> engine = session.model->CreateEngine(options.engine);
-  // The engine calls it cache_bytes.
-  const int64_t asked = options.engine.cache_bytes;
-  const auto with_memory = [&](const absl::Status& status) {
-    const int64_t bytes = asked > 0 || !engine.ok() ? asked : CacheBytes(session, **engine);
-    return bytes == 0 ? status : WithLine(status, "now", absl::StrCat("--memory=", bytes));
-  };
-  if (!engine.ok()) return with_memory(engine.status());
+  if (!engine.ok()) return NameRunFlags(engine.status());
   progress.Clear();
   if (options.verbose) PrintMemory(session, **engine);
   RunOutput output(options.output == "text"  ? RunFormat::kText
@@ -338,16 +253,17 @@ absl::Status Run(RunOptions& options) {
     request.stop = options.stop;
     request.ignore_eos = options.ignore_eos;
     std::string lead;
-    if (options.echo && !request.ids.empty()) {
-      QUIRE_ASSIGN_OR_RETURN(lead, session.model->Decode(request.ids));
-    } else if (options.echo) {
-      lead = request.source.empty() ? request.text : request.source;
+    if (options.echo) {
+      QUIRE_ASSIGN_OR_RETURN(lead, Lead(*session.model, request));
     }
     const absl::StatusOr<RequestId> id = (*engine)->Submit(std::move(request));
-    if (absl::IsResourceExhausted(id.status())) {
-      return with_memory(WithPrefix(id.status(), prompt.label));
+    if (!id.ok()) {
+      const absl::Status named = WithPrefix(NameRunFlags(id.status()), prompt.label);
+      if (!absl::IsResourceExhausted(named)) return named;
+      const int64_t asked = options.engine.cache_bytes;
+      const int64_t bytes = asked > 0 ? asked : CacheBytes(session, **engine);
+      return WithLine(named, "now", absl::StrCat("--memory=", bytes));
     }
-    if (!id.ok()) return WithPrefix(id.status(), prompt.label);
     output.Add(*id, options.samples, prompt.label, lead);
   }
   progress.Show("reading the prompt ...");

@@ -13,8 +13,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -28,6 +26,7 @@
 #include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/step_runner.h"
+#include "tools/verify_input.h"
 #include "tools/verify_launches.h"
 #include "tools/verify_reference.h"
 
@@ -36,19 +35,11 @@ namespace {
 
 struct Options {
   SessionOptions session;
-  std::optional<std::string> prompt, source;
-  int32_t tokens = 16, steps = 8;
-  uint32_t seed = 1;
-  bool no_reference = false, has_tokens = false;
+  VerifyInputOptions input;
+  bool no_reference = false;
 };
 
 using Logits = std::vector<float>;  // [T, V], all tokens of one sequence
-
-// What is computed: prompt and decoded tokens, and what an encoder reads.
-struct Input {
-  std::vector<int32_t> ids, source;
-  std::shared_ptr<const std::vector<float>> states = std::make_shared<std::vector<float>>();
-};
 
 // One way to compute the logits of the input's ids.
 struct Way {
@@ -58,7 +49,7 @@ struct Way {
 
 class Verifier {
  public:
-  Verifier(const Options& options, const Session& session, Input input)
+  Verifier(const Options& options, const Session& session, ChosenInput input)
       : options_(options), session_(session), input_(std::move(input)) {}
 
   // False when something differs; what, is on stdout.
@@ -103,7 +94,7 @@ class Verifier {
     return ways;
   }
 
-  int32_t prompt_tokens() const { return static_cast<int32_t>(ids_.size()) - options_.steps; }
+  int32_t prompt_tokens() const { return static_cast<int32_t>(ids_.size()) - options_.input.steps; }
   size_t V() const { return static_cast<size_t>(session_.vocabulary()); }
 
   absl::StatusOr<StepRunner> NewRunner(const Model& model, int32_t sequences,
@@ -112,7 +103,7 @@ class Verifier {
                               {session_.vocabulary(), session_.target->page_tokens, sequences,
                                static_cast<int32_t>(ids_.size()), model.encoder(), input_.source,
                                *input_.states, watcher},
-                              options_.seed + static_cast<uint32_t>(sequences));
+                              options_.input.seed + static_cast<uint32_t>(sequences));
   }
 
   // The prompt in pieces of these sizes, repeated; then a token a step.
@@ -333,85 +324,17 @@ class Verifier {
 
   const Options& options_;
   const Session& session_;
-  const Input input_;
+  const ChosenInput input_;
   const std::vector<int32_t>& ids_ = input_.ids;
 };
 
-// The prompt's ids, or random ones; and random ones for the decode steps, since any will do.
-absl::StatusOr<std::vector<int32_t>> ChooseIds(const Options& options, const Session& session) {
-  std::vector<int32_t> ids;
-  std::mt19937 random(options.seed);
-  std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
-  if (options.prompt.has_value()) {
-    QUIRE_ASSIGN_OR_RETURN(ids, session.model->Encode(*options.prompt));
-    if (ids.empty()) return absl::InvalidArgumentError("the prompt is empty");
-  }
-  while (!options.prompt.has_value() && static_cast<int32_t>(ids.size()) < options.tokens) {
-    ids.push_back(any(random));
-  }
-  for (int32_t i = 0; i < options.steps; ++i) ids.push_back(any(random));
-  const int64_t limit = session.model->info().max_positions;
-  if (limit > 0 && static_cast<int64_t>(ids.size()) > limit) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat(
-                        ids.size() - static_cast<size_t>(options.steps), " tokens and ",
-                        options.steps, " steps are too many, ", limit, " positions are defined")),
-                    "fix", "fewer --tokens or --steps");
-  }
-  return ids;
-}
-
-// Likewise what an encoder reads; of states as many as tokens.
-absl::Status ChooseSource(const Options& options, const Session& session, Input* input) {
-  const ModelInfo& info = session.model->info();
-  if (options.source.has_value() && (!info.has_encoder || info.states_width > 0)) {
-    return WithLine(absl::InvalidArgumentError("a source needs a model with an encoder of text"),
-                    "fix", "give it as the prompt");
-  }
-  if (!info.has_encoder) return absl::OkStatus();
-  if (options.source.has_value()) {
-    QUIRE_ASSIGN_OR_RETURN(input->source, session.model->Encode(*options.source));
-    return absl::OkStatus();
-  }
-  std::mt19937 random(options.seed + 1);
-  if (info.states_width > 0) {
-    std::normal_distribution<float> normal;
-    std::vector<float> states(static_cast<size_t>(options.tokens * info.states_width));
-    for (float& state : states) state = normal(random);
-    input->states = std::make_shared<const std::vector<float>>(std::move(states));
-    return absl::OkStatus();
-  }
-  std::uniform_int_distribution<int32_t> any(0, session.vocabulary() - 1);
-  for (int32_t i = 0; i < options.tokens; ++i) input->source.push_back(any(random));
-  return absl::OkStatus();
-}
-
-absl::Status CheckTexts(const Options& options) {
-  for (const auto& [flag, text] :
-       {std::pair("-p", options.prompt), std::pair("--source", options.source)}) {
-    if (!text.has_value()) continue;
-    if (text->empty()) {
-      return WithLine(UsageError(absl::StrCat("quire verify: ", flag, " is empty")), "allowed",
-                      "a text, or none for random ids");
-    }
-    QUIRE_RETURN_IF_ERROR(CheckUtf8(flag, *text));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<bool> Verify(const Options& options) {
-  QUIRE_RETURN_IF_ERROR(CheckTexts(options));
+  QUIRE_RETURN_IF_ERROR(CheckVerifyInput(options.input));
   Progress progress;
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
-  if (options.has_tokens && options.prompt.has_value() &&
-      (options.source.has_value() || !session.model->info().has_encoder)) {
-    return WithLine(UsageError("quire verify: --tokens has no effect"), "allowed",
-                    "with random ids, without -p or --source");
-  }
   progress.Show("computing ...");
-  Input input;
-  QUIRE_ASSIGN_OR_RETURN(input.ids, ChooseIds(options, session));
-  QUIRE_RETURN_IF_ERROR(ChooseSource(options, session, &input));
+  QUIRE_ASSIGN_OR_RETURN(ChosenInput input, ChooseVerifyInput(options.input, session));
   return Verifier(options, session, std::move(input)).Run();
 }
 
@@ -420,20 +343,10 @@ absl::StatusOr<bool> Verify(const Options& options) {
 VerbMain AddVerifyVerb(CLI::App* app) {
   auto options = std::make_shared<Options>();
   AddSessionOptions(app, &options->session);
-  app->add_option("-p,--prompt", options->prompt, "a prompt (default: random ids)");
-  app->add_option("--source", options->source,
-                  "a text for the model's encoder (default: random ids)");
-  CLI::Option* tokens = app->add_option("--tokens", options->tokens,
-                                        "random ids of the prompt, and of the source (16)")
-                            ->check(CLI::Range(1, 4096));
-  app->add_option("--steps", options->steps, "decode steps after the prompt (8)")
-      ->check(CLI::Range(1, 4096));
-  app->add_option("--seed", options->seed, "of the random ids (1)")
-      ->check([](const std::string& text) { return WrongWhole(text, UINT32_MAX); });
+  AddVerifyInputOptions(app, &options->input);
   app->add_flag("--no-reference", options->no_reference,
                 "only the comparisons of the plan with itself: the reference is slow");
-  return [options, tokens] {
-    options->has_tokens = tokens->count() > 0;
+  return [options] {
     const std::string wrong = WrongSessionUsage(options->session);
     if (!wrong.empty()) return FailUsage(absl::StrCat("quire verify: ", wrong));
     const absl::StatusOr<bool> same = Verify(*options);

@@ -205,7 +205,8 @@ class RequestTest(QuireTest):
         self.assertIn("48", err)
 
     def test_ids_that_are_no_numbers(self):
-        self.assertIn("allowed: ", self.error("run", "x.qplan", "--ids", "1,two", code=UNSUPPORTED))
+        for verb in ("run", "verify"):
+            self.assertIn("allowed: ", self.error(verb, "x.qplan", "--ids", "1,two", code=USAGE))
 
     def test_text_that_is_not_utf_8(self):
         bad = os.fsdecode(b"caf\xe9 au lait")
@@ -217,6 +218,8 @@ class RequestTest(QuireTest):
                                  ("--stop", "run", plan, "-p", "a", "--stop", bad)):
             error = self.error(*arguments, code=USAGE)
             self.assertIn(f"error: {flag}: byte 3, 0xe9, is not UTF-8\n  allowed: UTF-8\n  fix: ", error)
+            ids = "--source-ids" if any("--source" in str(word) for word in arguments) else "--ids"
+            self.assertEqual(error.endswith(f"or give tokens by {ids}\n"), flag != "--stop")
 
     def test_text_to_print_without_tokenizer(self):
         _, err = self.quire("run", "x.qplan", "--ids=1,2", code=UNSUPPORTED)
@@ -228,16 +231,15 @@ class RequestTest(QuireTest):
         for verb in ("run", "verify"):
             more = ["--output=ids"] if verb == "run" else []
             _, err = self.quire(verb, "x.qplan", "-p", "text", *more, code=UNSUPPORTED)
-            self.assertIn("tokenizer", err)
-
-    def test_source_without_encoder(self):
-        for verb in ("run", "verify"):
-            _, err = self.quire(verb, self.story(f"{verb}.qplan"), "--source", "text", code=UNSUPPORTED)
-            self.assertIn("a source needs a model with an encoder", err)
+            self.assertIn("-p: a text needs a tokenizer, and the plan has none\n  fix: give ids by --ids\n", err)
 
     def test_flags_that_say_what_is_allowed(self):
-        for flag, allowed in (("--chunk=-1", "0 to 2147483647"), ("--top-k=-1", "0 to 2147483647")):
+        for flag, allowed in (("--chunk=-1", "0 to 1048576"), ("--chunk=2147483647", "0 to 1048576"), ("--top-k=-1", "0 to 2147483647")):
             self.assertIn(allowed, self.error("run", "x.qplan", "--ids", "1", flag, code=USAGE))
+        for flag in ("--temperature", "--top-p", "--min-p", "--length-penalty", "--repeat-penalty", "--presence-penalty",
+                     "--frequency-penalty"):
+            for value in ("nan", "1e9", "-1e9", "", "one"):
+                self.assertIn(flag, self.error("run", "x.qplan", "--ids", "1", f"{flag}={value}", code=USAGE))
 
     def test_empty_prompt(self):
         (self.folder / "empty.txt").write_text("")
@@ -248,7 +250,14 @@ class RequestTest(QuireTest):
 
     def test_less_memory_than_a_page(self):
         _, err = self.quire("run", "x.qplan", "--ids", "1", "--output=ids", "--memory=10", code=UNSUPPORTED)
-        self.assertIn("now: --memory=10", err)
+        self.assertIn("--memory=10 is less than one page", err)
+
+    def test_flags_are_named_and_not_what_the_library_calls_them(self):
+        for arguments in (["-n", "300"], ["--memory=10"], ["--memory=8KiB", "-n", "200"], ["--beams=64", "--memory=8KiB"]):
+            error = self.error("run", "x.qplan", "--ids=1,2", "--output=ids", *arguments,
+                               code=RESOURCE if "--memory=8KiB" in arguments else UNSUPPORTED)
+            self.assertNotRegex(error, r"[a-z]_[a-z]", arguments)
+            self.assertRegex(error, "--memory|--max-tokens")
 
     def test_more_steps_than_positions(self):
         error = self.error("verify", "x.qplan", "--tokens=250", "--steps=7", code=UNSUPPORTED)

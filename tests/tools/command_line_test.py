@@ -56,6 +56,7 @@ class UsageTest(QuireTest):
             ("--eager", "check", "x", "--device=cpu", "--eager"),
             ("--eager", "verify", "x", "--device=cpu", "--eager"),
             ("--eager", "bench", "x", "--device=cpu", "--eager"),
+            ("--source-states", "run", "x", "-p", "y", "-p", "z", "-p", "a", "--source-states=b", "--source-states=c"),
             ("-p", "verify", "x", "-p", ""),
             ("--source", "verify", "x", "--source", ""),
             ("--output", "compile", "x.qir", "--emit=ir", "-o", "y"),

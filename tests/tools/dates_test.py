@@ -57,6 +57,37 @@ class DatesTest(QuireTest):
         prompt_tokens = 1 + len(whole) - len(result["ids"])
         self.assertEqual(prompt_tokens + len(long["ids"]), 16)
 
+    def test_sources_as_ids(self):
+        folder = self.folder / "no_texts"
+        folder.mkdir()
+        for file in (quire_test.ROOT / "models/demo/dates").iterdir():
+            if not file.name.startswith("tokenizer"):
+                shutil.copy(file, folder)
+        self.quire("compile", folder, "-o", "ids.qplan")
+        texts = ("3/3/84", "5/6/99")
+        vocabulary = json.loads((quire_test.ROOT / "models/demo/dates/tokenizer.json").read_text())["model"]["vocab"]
+        # One token a character, and what stands around a text.
+        self.assertEqual(vocabulary["<s>"], 0)
+        sources = [",".join(str(id) for id in (0, *(vocabulary[c] for c in text), 2)) for text in texts]
+        flags = [f"--source-ids={ids}" for ids in sources]
+        expected = [result["ids"] for result in self.run_json(*(f"--source={text}" for text in texts))]
+        self.assertEqual([result["ids"] for result in self.run_json(*flags)], expected)
+        out, _ = self.quire("run", "ids.qplan", "--output=json", *flags)
+        results = json.loads(out)["results"]
+        self.assertEqual([result["ids"] for result in results], expected)
+        self.assertEqual([result["prompt"] for result in results], ["source 1", "source 2"])
+        self.assertEqual(self.quire("run", "dates.qplan", flags[0], "--echo")[0], "3/3/841984-03-03\n")
+        self.assertIn("fix: give ids by --source-ids",
+                      self.error("run", "ids.qplan", "--source=3/3/84", "--output=ids", code=UNSUPPORTED))
+        self.quire("verify", "ids.qplan", flags[0], "--ids=2,0", "--steps=2")
+        self.assertIn("fix: give ids by --source-ids",
+                      self.error("verify", "ids.qplan", "--source=3/3/84", code=UNSUPPORTED))
+        for verb in ("run", "verify"):
+            error = self.error(verb, "ids.qplan", "--source-ids=5,99999", "--ids=2", *(["--output=ids"] if verb == "run" else []),
+                               code=UNSUPPORTED)
+            self.assertIn("99999 is not a token", error)
+            self.assertIn("--source-ids: five is not an id", self.error(verb, "x", "--source-ids=five", code=USAGE))
+
     def test_beams_have_scores_in_order(self):
         results = self.run_json("--source", "3/3/84", "--beams=4", "--samples=4")
         scores = [result["score"] for result in results]
@@ -70,8 +101,10 @@ class DatesTest(QuireTest):
         self.assertIn("the source is empty", message("-p", "19"))
         self.assertIn("the source is empty", message("--source", "", "--no-special"))
         self.assertIn("128 positions are defined", message("--source", "May " * 200))
-        self.assertIn("several prompts beside a source", message("--source", "May", "-p", "1", "-p", "2"))
-        self.assertIn("beams", message("--source", "May 1 1999", "--beams=4", "--temperature=1"))
+        self.assertIn("several prompts beside a source", message("--source", "May", "-p", "1", "-p", "2", code=USAGE))
+        for flag in ("--temperature=1", "--top-k=3", "--stop=x"):
+            self.assertIn(f"{flag.split('=')[0]} has no effect", message("--source", "May 1 1999", "--beams=4", flag, code=USAGE))
+        self.assertIn("--samples=5 of 4 beams", message("--source", "May 1 1999", "--beams=4", "--samples=5", code=USAGE))
         self.assertIn("no prompt", message(code=USAGE))
         # One half is for what the encoder leaves; two pages of each are 48 KiB.
         for memory, beams in (("48KiB", 2), ("128KiB", 5)):
@@ -82,8 +115,10 @@ class DatesTest(QuireTest):
         self.assertIn("allowed: 24576 or more", message("--source", "May 1", "--memory=20KiB"))
         self.assertIn("--memory", message("--source", "5 June " * 8, "--memory=32KiB", code=RESOURCE))
         self.story()
-        self.assertIn("needs a model with an encoder",
-                      self.error("run", "story.qplan", "-p", "Once", "--source", "x", code=UNSUPPORTED))
+        for flag in ("--source=x", "--source-ids=1"):
+            for verb in ("run", "verify"):
+                error = self.error(verb, "story.qplan", "-p", "Once", flag, code=USAGE)
+                self.assertIn(f"quire {verb}: {flag.split('=')[0]} has no effect", error)
 
     def test_a_qir_has_the_positions_of_its_tables(self):
         (self.folder / "dates.qir").write_text(self.quire("dump", "dates.qplan", "--output=ir")[0])
@@ -188,8 +223,7 @@ class StatesTest(QuireTest):
         out, _ = self.quire("verify", "mllama.qplan", "--steps=2")
         self.assertNotIn("DIFFERS", out)
         self.assertRegex(out, r"launches: ok: (\d+) of \1 launches")
-        self.assertIn("needs a model with an encoder of text",
-                      self.error("verify", "mllama.qplan", "--source=x", code=UNSUPPORTED))
+        self.assertIn("--source has no effect", self.error("verify", "mllama.qplan", "--source=x", code=USAGE))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ class RunTest(QuireTest):
         lengths(max_new_tokens=None, max_length=40)
         error = self.error("run", "own.qplan", "--ids=" + "5," * 40, "--output=ids", code=UNSUPPORTED)
         self.assertIn("leaves none of max_length=40", error)
-        self.assertIn("fix: say how many tokens to generate: -n", error)
+        self.assertIn("fix: say how many tokens to generate by --max-tokens", error)
         self.quire("run", "own.qplan", "--ids=" + "5," * 40, "--output=ids", "-n1")
 
     def test_packed_plan_says_the_same(self):
