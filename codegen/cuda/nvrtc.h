@@ -44,6 +44,8 @@ class Nvrtc {
 
   // What every compilation is asked for, beside the architecture.
   static const std::vector<std::string>& Options();
+  // What this version may be asked for, too, which changes no binary.
+  static std::vector<std::string> VersionOptions(int major, int minor);
 
   // Compiles `source` for `architecture` ("sm_90a"); `name` is for messages. `headers` are (name,
   // text).

@@ -6,7 +6,9 @@
 namespace quire {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 const Nvrtc* Library() {
   const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
@@ -32,6 +34,17 @@ TEST(NvrtcTest, CompilesWithHeadersInMemoryAndReportsResources) {
     EXPECT_GT(kernels[0].registers, 0);
     EXPECT_EQ(kernels[0].spill_store_bytes, 0);
   }
+}
+
+TEST(NvrtcTest, DeclarationsThatNoKernelUsesAreLeftOutWhereThatIsKnown) {
+  EXPECT_THAT(Nvrtc::VersionOptions(12, 3), IsEmpty());
+  EXPECT_THAT(Nvrtc::VersionOptions(12, 4), ElementsAre("--minimal"));
+  EXPECT_THAT(Nvrtc::VersionOptions(13, 0), ElementsAre("--minimal"));
+  const Nvrtc* nvrtc = Library();
+  if (nvrtc == nullptr) GTEST_SKIP() << "UNAVAILABLE: no NVRTC here";
+  const absl::StatusOr<CudaBinary> binary = nvrtc->Compile(
+      "texture.cu", "__global__ void f(cudaTextureObject_t texture) {}\n", "sm_90a", {});
+  EXPECT_EQ(binary.ok(), nvrtc->version() < "12.4");
 }
 
 TEST(NvrtcTest, ErrorsCarryTheLog) {
