@@ -222,11 +222,13 @@ void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
       config.chained = tile_rows == 192;
       configs->push_back(config);
     };
-    // Up to 128 rows: one round of tiles, or of their halves, that is as full as it can be.
+    // The least rows that tiles are for: one round of them, or of their halves, that is as full as
+    // it can be.
+    const int64_t least_tiles = IsBlockType(spec.weight) ? DivideUp(kMostNarrowRows + 1, 128) : 1;
     const int64_t n = spec.weight_rows(), multiprocessors = limits.multiprocessors;
-    if (DivideUp(n, 64) <= multiprocessors) {
+    if (DivideUp(n, 64) * least_tiles <= multiprocessors) {
       add(64, 8);
-    } else if (DivideUp(n, 96) <= multiprocessors && !spec.gated) {
+    } else if (DivideUp(n, 96) <= multiprocessors && least_tiles == 1 && !spec.gated) {
       add(96, 7);
     }
     // Logits are of few rows. An activation takes less time beside the other warpgroup's products,

@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/cuda/linear.h"
 #include "gmock/gmock.h"
@@ -405,6 +406,13 @@ TEST(CudaLinearTest, LaunchesOfABlockQuantisedWeight) {
   EXPECT_EQ(Describe(Kernels(spec)),
             "few 8/4/4, few 16/2/4, narrow 64x192/8, narrow 128x128/8, warpgroup 128/6, "
             "warpgroup 192/5, warpgroup 256/4");
+  // Tiles of 64 rows where those for 257 rows go round once, not where those for 128 do.
+  for (const auto& [n, has_low] : {std::pair(2816, true), std::pair(2880, false)}) {
+    LinearSpec low = Spec(n, 4096);
+    low.weight = DType::kQ8_0;
+    EXPECT_EQ(absl::StrContains(Describe(Kernels(low)), "warpgroup 64/8"), has_low) << n;
+    EXPECT_FALSE(absl::StrContains(Describe(Kernels(low)), "warpgroup 96/7")) << n;
+  }
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   const std::string rest = " operand -1 operand -1 operand 2 workspace 0 ";
