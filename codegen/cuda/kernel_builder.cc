@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -59,6 +60,13 @@ absl::string_view SpecOf(const CudaEntry& entry) {
   absl::ConsumePrefix(&line, "// ");
   return line;
 }
+// What is behind it. Specs that differ may have equal code: rows of as many bytes, say.
+absl::string_view CodeOf(const CudaEntry& entry) {
+  absl::string_view code = entry.source;
+  while (absl::StartsWith(code, "//"))
+    code.remove_prefix(std::min(code.find('\n'), code.size() - 1) + 1);
+  return code;
+}
 
 // An entry of the cache: bytes of the log as u64, log, cubin.
 std::string Encode(const BuiltEntry& built) {
@@ -81,7 +89,7 @@ std::optional<BuiltEntry> Decode(absl::string_view bytes) {
 std::string KeyOf(const CudaEntry& entry, absl::string_view included,
                   absl::string_view architecture) {
   return absl::StrCat("cuda ", architecture, " ", absl::StrJoin(Nvrtc::Options(), " "), "\n",
-                      "headers ", HashText(included), "\n", entry.source);
+                      "headers ", HashText(included), "\n", CodeOf(entry));
 }
 
 std::string VersionedKey(absl::string_view key, absl::string_view version) {

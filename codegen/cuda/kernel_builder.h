@@ -1,7 +1,8 @@
 // Kernels' binaries: what a plan brings, else what the cache on disk has, else what NVRTC compiles.
 //
 // A binary is named by its key: all that determines it but the version of the compiler, that is the
-// architecture, the compiler's options, the entry's source and the kernel headers it includes.
+// architecture, the compiler's options, the entry's source behind the comment that it begins with,
+// and the kernel headers it includes.
 //   - A plan's binary is taken by its key, whatever NVRTC made it: that is what it is in the plan
 //     for.
 //   - The cache holds an entry for each key and version. With an NVRTC here, its own version's are
@@ -78,6 +79,10 @@ class CudaKernelBuilder {
   // Nothing is compiled.
   Origin OriginOf(const CudaEntry& entry) const {
     return Find(CudaBinaryKey(entry, options_.architecture)).origin;
+  }
+  // Whether there is a binary, or a compiler that may be asked for one.
+  bool CanBuild(const CudaEntry& entry) const {
+    return OriginOf(entry) != Origin::kCompiler || Compiler().ok();
   }
 
   void Seal() { sealed_ = true; }

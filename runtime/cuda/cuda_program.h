@@ -157,7 +157,6 @@ class CudaProgram : public Program {
   absl::Status LoadCaches(const plan::TargetT& target);
   absl::Status LoadFunctions(const CudaKernel& source, absl::Span<const BuiltEntry> built,
                              Kernel* kernel);
-  absl::Status AddGreatest(CudaKernelBuilder* builder);
   absl::Status LoadWeights(const plan::TargetT& target, const plan::ProgramT& program,
                            const WeightSource& source);
   absl::Status BindLaunch(const plan::ProgramT& program, const plan::LaunchT& launch,

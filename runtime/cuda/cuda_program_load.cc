@@ -105,6 +105,11 @@ absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::P
   CudaKernelBuilder builder({device_.architecture(), device_.options().jit, device_.threads()},
                             KernelCache(device_.options().kernel_cache_dir));
   QUIRE_RETURN_IF_ERROR(AddPlanBinaries(target, device_.architecture(), file, &builder));
+  std::unique_ptr<CudaKernel> greatest;
+  if (result_.has_value()) greatest = MakeCudaGreatest(limits_.vocabulary);
+  // Where nothing can be compiled, choices are made on the host: slower, and the same.
+  finds_greatest_ = greatest != nullptr && builder.CanBuild(greatest->entries()[0]);
+  if (finds_greatest_) entries.push_back(&greatest->entries()[0]);
   QUIRE_ASSIGN_OR_RETURN(const std::vector<BuiltEntry> built, builder.Build(entries));
   absl::Span<const BuiltEntry> left(built);
   for (size_t i = 0; i < kernels_.size(); ++i) {
@@ -113,25 +118,14 @@ absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::P
     QUIRE_RETURN_IF_ERROR(LoadFunctions(*sources_[i], left.first(count), &kernels_[i]));
     left.remove_prefix(count);
   }
-  if (result_.has_value()) QUIRE_RETURN_IF_ERROR(AddGreatest(&builder));
+  if (finds_greatest_) {
+    sources_.push_back(std::move(greatest));
+    kernels_.emplace_back().is_used = true;
+    QUIRE_RETURN_IF_ERROR(LoadFunctions(*sources_.back(), left, &kernels_.back()));
+  }
   const CudaKernelBuilder::Counters& counters = builder.counters();
   kernel_use_ = {counters.in_plan, counters.in_cache, counters.compiled, counters.ms};
   return absl::OkStatus();
-}
-
-absl::Status CudaProgram::AddGreatest(CudaKernelBuilder* builder) {
-  std::unique_ptr<CudaKernel> source = MakeCudaGreatest(limits_.vocabulary);
-  const std::vector<const CudaEntry*> entries = {&source->entries()[0]};
-  const absl::StatusOr<std::vector<BuiltEntry>> built = builder->Build(entries);
-  // Where nothing can be compiled, choices are made on the host: slower, and the same.
-  if (absl::IsUnavailable(built.status()) || absl::IsFailedPrecondition(built.status())) {
-    return absl::OkStatus();
-  }
-  if (!built.ok()) return built.status();
-  Kernel& kernel = kernels_.emplace_back();
-  kernel.is_used = finds_greatest_ = true;
-  sources_.push_back(std::move(source));
-  return LoadFunctions(*sources_.back(), *built, &kernel);
 }
 
 absl::Status CudaProgram::LoadFunctions(const CudaKernel& source,

@@ -73,10 +73,17 @@ TEST_F(CudaKernelBuilderTest, AKeyHoldsSourceArchitectureAndWhatIsIncluded) {
   EXPECT_EQ(key, CudaBinaryKey(Entry(2), "sm_90a"));
   EXPECT_NE(key, CudaBinaryKey(three_, "sm_90a"));
   EXPECT_NE(key, CudaBinaryKey(two_, "sm_80"));
-  EXPECT_THAT(key, HasSubstr(two_.source));
+  EXPECT_THAT(key, HasSubstr(two_.source.substr(two_.source.find('\n') + 1)));
   EXPECT_THAT(key, HasSubstr("--use_fast_math"));
   EXPECT_EQ(CudaBinaryName(key).size(), 32u);
   EXPECT_NE(CudaBinaryName(key), CudaBinaryName(CudaBinaryKey(three_, "sm_90a")));
+
+  // The comment that it begins with is no code, whatever its lines.
+  CudaEntry other = two_;
+  other.source = absl::StrCat("// twice\n//\n", two_.source.substr(two_.source.find('\n') + 1));
+  EXPECT_EQ(CudaBinaryKey(other, "sm_90a"), key);
+  other.source = "// twice";
+  EXPECT_NE(CudaBinaryKey(other, "sm_90a"), key);
 
   // linear_few.cuh includes linear.cuh, which includes what prelude.cuh is: the line of hashes
   // differs from that of one header alone.
@@ -86,7 +93,7 @@ TEST_F(CudaKernelBuilderTest, AKeyHoldsSourceArchitectureAndWhatIsIncluded) {
     const std::string text = CudaBinaryKey(entry, "sm_90a");
     return text.substr(text.find("\nheaders "), 42);
   };
-  EXPECT_EQ(headers("#include \"prelude.cuh\"\n"), headers("//\n#include \"prelude.cuh\"\n"));
+  EXPECT_EQ(headers("#include \"prelude.cuh\"\n"), headers("int x;\n#include \"prelude.cuh\"\n"));
   EXPECT_NE(headers("#include \"prelude.cuh\"\n"), headers(""));
   EXPECT_NE(headers("#include \"linear_few.cuh\"\n"), headers("#include \"linear.cuh\"\n"));
   EXPECT_EQ(headers("#include \"linear_few.cuh\"\n"),
@@ -142,10 +149,15 @@ TEST_F(CudaKernelBuilderTest, SaysWhereABinaryWouldComeFrom) {
   CudaKernelBuilder builder(With(JitPolicy::kNever), KernelCache(dir_));
   EXPECT_EQ(builder.OriginOf(three_), Origin::kCache);
   EXPECT_EQ(builder.OriginOf(two_), Origin::kCompiler);
+  EXPECT_TRUE(builder.CanBuild(three_));
+  EXPECT_FALSE(builder.CanBuild(two_));
   builder.AddPlanBinary(CudaBinaryName(CudaBinaryKey(two_, "sm_90a")),
                         {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   EXPECT_EQ(builder.OriginOf(two_), Origin::kPlan);
+  EXPECT_TRUE(builder.CanBuild(two_));
   EXPECT_EQ(builder.counters().compiled, 0);
+  const CudaKernelBuilder compiling(With(JitPolicy::kAuto), KernelCache("none"));
+  EXPECT_EQ(compiling.CanBuild(two_), HasNvrtc());
 }
 
 TEST_F(CudaKernelBuilderTest, ABinaryForAnotherArchitectureIsNotTaken) {
