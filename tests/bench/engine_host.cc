@@ -218,7 +218,9 @@ struct FakeCuda {
     DeviceOptions options;
     options.kernel_cache_dir = "none";
     options.jit = JitPolicy::kNever;
-    device = OrDie(CudaDevice::Create(driver, options));
+    device = OrDie(CudaDevice::Create(driver, options, []() -> absl::StatusOr<const CudaBlas*> {
+      return absl::UnavailableError("nothing is multiplied here");
+    }));
     program = OrDie(device->Load(plan.target(), "step", *OpenWeights(plan.file())));
     if (plan.target().programs.size() > 1) {
       encoder = OrDie(device->Load(plan.target(), "encode", *OpenWeights(plan.file())));
