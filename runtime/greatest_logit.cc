@@ -1,17 +1,105 @@
 #include "runtime/greatest_logit.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace quire {
+namespace {
+
+// Logits that every processor compares at a time. Loops go over blocks of four such vectors, by
+// pointers: a span checks each index.
+using Floats = float __attribute__((vector_size(16)));
+using Ints = int32_t __attribute__((vector_size(16)));
+constexpr int kVectors = 4;
+constexpr ptrdiff_t kBlock = kVectors * sizeof(Floats) / sizeof(float);
+
+Floats VectorAt(const float* logits, int index) {
+  Floats vector;
+  std::memcpy(&vector, logits + index * kBlock / kVectors, sizeof vector);
+  return vector;
+}
+
+bool IsAny(const Ints& flags) {
+  uint64_t halves[2];
+  std::memcpy(halves, &flags, sizeof halves);
+  return (halves[0] | halves[1]) != 0;
+}
+
+// Whether `is_wanted` of one of a block's logits; it says so of a vector.
+template <typename IsWanted>
+bool AnyOfBlock(const float* logits, IsWanted is_wanted) {
+  Ints any = {};
+  for (int i = 0; i < kVectors; ++i) any |= is_wanted(VectorAt(logits, i));
+  return IsAny(any);
+}
+
+}  // namespace
 
 GreatestLogit GreatestOf(absl::Span<const float> logits) {
-  bool is_sound = true;
-  for (const float logit : logits) {
-    is_sound &= logit <= std::numeric_limits<float>::max();  // false for NaN
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const float* const begin = logits.data();
+  const float* const end = begin + logits.size();
+  Floats greatest[kVectors];
+  for (Floats& vector : greatest) vector = Floats{} + *begin;
+  Ints sound = ~Ints{};
+  const float* at = begin;
+  for (; end - at >= kBlock; at += kBlock) {
+    for (int i = 0; i < kVectors; ++i) {
+      const Floats logit = VectorAt(at, i);
+      greatest[i] = logit > greatest[i] ? logit : greatest[i];
+      sound &= logit <= kMost;  // not NaN, either
+    }
   }
-  const auto greatest = std::max_element(logits.begin(), logits.end());
-  return {static_cast<int32_t>(greatest - logits.begin()), *greatest, is_sound ? 1 : 0};
+  float found = *begin;
+  bool is_sound = !IsAny(~sound);
+  const auto take = [&](float logit) {
+    found = logit > found ? logit : found;
+    is_sound &= logit <= kMost;
+  };
+  for (const Floats& vector : greatest) {
+    for (int i = 0; i < kBlock / kVectors; ++i) take(vector[i]);
+  }
+  for (; at < end; ++at) take(*at);
+  // Of unsound logits none may be equal to it: then the last.
+  at = begin;
+  const auto is_found = [found](const auto& logit) { return logit == found; };
+  while (end - at > kBlock && !AnyOfBlock(at, is_found)) at += kBlock;
+  at = std::find_if(at, end - 1, is_found);
+  return {static_cast<int32_t>(at - begin), *at, is_sound ? 1 : 0};
+}
+
+std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count) {
+  const auto size = static_cast<int32_t>(logits.size());
+  std::vector<int32_t> ids(std::min(count, logits.size()));
+  if (ids.empty()) return ids;
+  const float* const all = logits.data();
+  const auto is_greater = [all](int32_t a, int32_t b) {
+    return all[a] > all[b] || (all[a] == all[b] && a < b);
+  };
+  // A heap whose front is the least of them; what comes later is of a higher id, and takes its
+  // place only if it is greater.
+  int32_t next = 0;
+  for (int32_t& id : ids) id = next++;
+  std::make_heap(ids.begin(), ids.end(), is_greater);
+  const auto take = [&](int32_t id) {
+    if (!(all[id] > all[ids.front()])) return;
+    std::pop_heap(ids.begin(), ids.end(), is_greater);
+    ids.back() = id;
+    std::push_heap(ids.begin(), ids.end(), is_greater);
+  };
+  while (next < size) {
+    const auto end = static_cast<int32_t>(std::min<ptrdiff_t>(size, next + kBlock));
+    const float least = all[ids.front()];
+    const bool is_block = end - next == kBlock;
+    if (is_block && !AnyOfBlock(all + next, [&](const auto& logit) { return logit > least; })) {
+      next = end;
+      continue;
+    }
+    while (next < end) take(next++);
+  }
+  std::sort(ids.begin(), ids.end(), is_greater);
+  return ids;
 }
 
 }  // namespace quire

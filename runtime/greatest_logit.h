@@ -1,8 +1,11 @@
-// What a greedy choice needs of a row of logits.
+// The greatest of a row of logits: what a greedy choice needs of it, and those that are chosen
+// among.
 #ifndef QUIRE_RUNTIME_GREATEST_LOGIT_H_
 #define QUIRE_RUNTIME_GREATEST_LOGIT_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 
@@ -17,6 +20,10 @@ static_assert(sizeof(GreatestLogit) == 12);  // as codegen/cuda/kernels/greatest
 
 // REQUIRES: not empty.
 GreatestLogit GreatestOf(absl::Span<const float> logits);
+
+// The ids of the `count` greatest, or of all, in descending order; of equal ones the lower id
+// first. REQUIRES: no NaN. Little time where `count` is small beside the vocabulary.
+std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count);
 
 }  // namespace quire
 

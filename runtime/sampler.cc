@@ -30,8 +30,7 @@ absl::Status Unsound() {
 absl::Status NoToken() { return absl::InternalError("sampling: no token is possible"); }
 
 // log(sum(exp(logits))), summed in order of ids after subtracting the greatest.
-double LogSumExp(absl::Span<const float> logits) {
-  const double greatest = *std::max_element(logits.begin(), logits.end());
+double LogSumExp(absl::Span<const float> logits, double greatest) {
   double sum = 0;
   for (const float logit : logits) sum += std::exp(logit - greatest);
   return greatest + std::log(sum);
@@ -39,16 +38,9 @@ double LogSumExp(absl::Span<const float> logits) {
 
 std::vector<TokenLogprob> TopLogprobs(absl::Span<const float> logits, size_t count,
                                       double log_sum) {
-  std::vector<int32_t> ids(logits.size());
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-  count = std::min(count, ids.size());
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count), ids.end(),
-                    [&](int32_t a, int32_t b) {
-                      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-                    });
-  std::vector<TokenLogprob> top(count);
-  for (size_t i = 0; i < count; ++i) {
-    top[i] = {ids[i], static_cast<float>(logits[ids[i]] - log_sum)};
+  std::vector<TokenLogprob> top;
+  for (const int32_t id : GreatestIds(logits, count)) {
+    top.push_back({id, static_cast<float>(logits[id] - log_sum)});
   }
   return top;
 }
@@ -124,9 +116,11 @@ absl::StatusOr<Choice> Sampler::Choose(const SamplingParams& params, absl::Span<
                                        const TokenCounts& counts, uint64_t position,
                                        uint32_t sample) {
   Choice choice;
-  QUIRE_ASSIGN_OR_RETURN(choice.token.id, ChooseId(params, logits, counts, position, sample));
+  const GreatestLogit plain = GreatestOf(logits);
+  QUIRE_ASSIGN_OR_RETURN(choice.token.id,
+                         ChooseId(params, logits, plain, counts, position, sample));
   if (params.logprobs || params.top_logprobs > 0) {
-    const double log_sum = LogSumExp(logits);
+    const double log_sum = LogSumExp(logits, plain.logit);
     choice.token.logprob = static_cast<float>(logits[choice.token.id] - log_sum);
     choice.top = TopLogprobs(logits, static_cast<size_t>(params.top_logprobs), log_sum);
   }
@@ -134,31 +128,19 @@ absl::StatusOr<Choice> Sampler::Choose(const SamplingParams& params, absl::Span<
 }
 
 absl::StatusOr<int32_t> Sampler::ChooseId(const SamplingParams& params,
-                                          absl::Span<const float> logits, const TokenCounts& counts,
+                                          absl::Span<const float> logits,
+                                          const GreatestLogit& plain, const TokenCounts& counts,
                                           uint64_t position, uint32_t sample) {
-  const GreatestLogit plain = GreatestOf(logits);
   if (params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty()) {
     return ChooseGreedily(plain);
   }
   if (plain.is_sound == 0) return Unsound();
-  kept_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) kept_[i] = {logits[i], static_cast<int32_t>(i)};
-  if (ReadsCounts(params)) {
-    for (const auto& [id, count] : counts.counts()) {
-      if (static_cast<size_t>(id) >= kept_.size()) continue;  // read, and never chosen
-      double& logit = kept_[id].logit;
-      logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-      if (count > 0) {
-        logit -= params.presence_penalty + double{params.frequency_penalty} * count;
-      }
-    }
-  }
-  for (const auto& [id, bias] : params.logit_bias) {
-    if (static_cast<size_t>(id) < kept_.size()) kept_[id].logit += bias;
-  }
+  Keep(params, logits, counts);
+  Adjust(params, counts);
   const auto greatest = std::min_element(kept_.begin(), kept_.end(), IsGreater<Candidate>);
   if (std::isinf(greatest->logit)) return NoToken();
   if (params.temperature == 0) return greatest->id;
+  greatest_ = greatest->logit / params.temperature;
   for (Candidate& candidate : kept_) candidate.logit /= params.temperature;
   if (params.top_k > 0) KeepTopK(static_cast<size_t>(params.top_k));
   if (params.top_p < 1) KeepTopP(params.top_p);
@@ -166,15 +148,64 @@ absl::StatusOr<int32_t> Sampler::ChooseId(const SamplingParams& params,
   return Draw(PhiloxUniform(params.seed, position, sample));
 }
 
+void Sampler::Keep(const SamplingParams& params, absl::Span<const float> logits,
+                   const TokenCounts& counts) {
+  adjusted_.clear();
+  if (ReadsCounts(params)) {
+    for (const auto& [id, count] : counts.counts()) adjusted_.push_back(id);
+  }
+  for (const auto& [id, bias] : params.logit_bias) adjusted_.push_back(id);
+  // Whatever becomes of those that are adjusted, what is chosen among the greatest k is one of
+  // them, or of the k greatest of the others: among these neither adjusting nor a temperature
+  // changes the order.
+  const size_t k = params.temperature == 0 ? 1 : static_cast<size_t>(params.top_k);
+  const size_t enough = k + adjusted_.size();
+  kept_.clear();
+  if (k == 0 || enough > logits.size() / 8) {
+    kept_.resize(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) kept_[i] = {logits[i], static_cast<int32_t>(i)};
+    return;
+  }
+  const auto keep = [&](int32_t id) {
+    // What is beyond the vocabulary is read, and never chosen.
+    if (static_cast<size_t>(id) < logits.size()) kept_.push_back({logits[id], id});
+  };
+  for (const int32_t id : GreatestIds(logits, enough)) keep(id);
+  for (const int32_t id : adjusted_) keep(id);
+  SortById();
+  kept_.erase(std::unique(kept_.begin(), kept_.end(),
+                          [](const Candidate& a, const Candidate& b) { return a.id == b.id; }),
+              kept_.end());
+}
+
+double* Sampler::Find(int32_t id) {
+  const auto found = std::lower_bound(
+      kept_.begin(), kept_.end(), id,
+      [](const Candidate& candidate, int32_t wanted) { return candidate.id < wanted; });
+  return found == kept_.end() || found->id != id ? nullptr : &found->logit;
+}
+
+void Sampler::Adjust(const SamplingParams& params, const TokenCounts& counts) {
+  if (ReadsCounts(params)) {
+    for (const auto& [id, count] : counts.counts()) {
+      double* const logit = Find(id);
+      if (logit == nullptr) continue;
+      *logit = *logit > 0 ? *logit / params.repetition_penalty : *logit * params.repetition_penalty;
+      if (count > 0) {
+        *logit -= params.presence_penalty + double{params.frequency_penalty} * count;
+      }
+    }
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (double* const logit = Find(id)) *logit += bias;
+  }
+}
+
 void Sampler::SortById() {
   const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
   if (!std::is_sorted(kept_.begin(), kept_.end(), by_id)) {
     std::sort(kept_.begin(), kept_.end(), by_id);
   }
-}
-
-double Sampler::GreatestKept() const {
-  return std::min_element(kept_.begin(), kept_.end(), IsGreater<Candidate>)->logit;
 }
 
 void Sampler::KeepTopK(size_t k) {
@@ -185,11 +216,10 @@ void Sampler::KeepTopK(size_t k) {
 }
 
 void Sampler::KeepTopP(double top_p) {
-  const double reference = GreatestKept();
   double total = 0;
   // In order of ids, so that the total does not depend on how the step before left them.
   SortById();
-  for (const Candidate& candidate : kept_) total += std::exp(candidate.logit - reference);
+  for (const Candidate& candidate : kept_) total += std::exp(candidate.logit - greatest_);
   // A nucleus is small as a rule: sort a few, and more only while they do not reach top_p.
   size_t sorted = 0, stay = 0;
   double sum = 0;
@@ -201,26 +231,24 @@ void Sampler::KeepTopP(double top_p) {
                         IsGreater<Candidate>);
       sorted = next;
     }
-    sum += std::exp(kept_[stay++].logit - reference);
+    sum += std::exp(kept_[stay++].logit - greatest_);
   } while (stay < kept_.size() && sum < top_p * total);
   kept_.resize(stay);
 }
 
 void Sampler::KeepMinP(double min_p) {
-  const double greatest = GreatestKept();
   kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
                              [&](const Candidate& candidate) {
-                               return std::exp(candidate.logit - greatest) < min_p;
+                               return std::exp(candidate.logit - greatest_) < min_p;
                              }),
               kept_.end());
 }
 
 int32_t Sampler::Draw(double u) {
   SortById();
-  const double greatest = GreatestKept();
   double total = 0;
   for (Candidate& candidate : kept_) {
-    candidate.logit = std::exp(candidate.logit - greatest);
+    candidate.logit = std::exp(candidate.logit - greatest_);
     total += candidate.logit;
   }
   double sum = 0;

@@ -53,15 +53,23 @@ class Sampler {
     int32_t id;
   };
   absl::StatusOr<int32_t> ChooseId(const SamplingParams& params, absl::Span<const float> logits,
-                                   const TokenCounts& counts, uint64_t position, uint32_t sample);
+                                   const GreatestLogit& plain, const TokenCounts& counts,
+                                   uint64_t position, uint32_t sample);
+  // Keeps, in order of ids, all tokens or as many as the choice can be of.
+  void Keep(const SamplingParams& params, absl::Span<const float> logits,
+            const TokenCounts& counts);
+  // The logit of a token that is kept; null of any other.
+  double* Find(int32_t id);
+  void Adjust(const SamplingParams& params, const TokenCounts& counts);
   void KeepTopK(size_t k);
   void KeepTopP(double top_p);
   void KeepMinP(double min_p);
   int32_t Draw(double u);
   void SortById();
-  double GreatestKept() const;
 
   std::vector<Candidate> kept_;
+  std::vector<int32_t> adjusted_;  // ids that penalties or biases change
+  double greatest_ = 0;            // of kept_
 };
 
 // Whether a choice needs no more of the logits than the greatest; then ChooseGreedily makes it.

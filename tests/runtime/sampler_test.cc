@@ -140,6 +140,63 @@ TEST(SamplerTest, AgreesWithTheDefinition) {
   }
 }
 
+// Of a large vocabulary few tokens are looked at: those that are adjusted, up or down, and enough
+// of the others.
+TEST(SamplerTest, FewOfManyTokensAreEnough) {
+  std::mt19937 random(8);
+  const auto uniform = [&](float low, float high) {
+    return std::uniform_real_distribution<float>(low, high)(random);
+  };
+  for (uint32_t i = 0; i < 300; ++i) {
+    constexpr size_t kVocabulary = 4000;
+    std::vector<float> logits = RandomLogits(i, kVocabulary, uniform(0.5f, 3));
+    if (i % 3 == 0) {
+      for (float& logit : logits) logit = std::round(logit);
+    }
+    SamplingParams params;
+    params.temperature = i % 2 == 0 ? 0 : uniform(0.3f, 2);
+    params.top_k = static_cast<int32_t>(1 + random() % 5);
+    params.repetition_penalty = uniform(0.5f, 2);
+    params.presence_penalty = uniform(-3, 3);
+    params.seed = i;
+    // The greatest are among those that are adjusted.
+    std::vector<int32_t> prompt = GreatestIds(logits, random() % 20), output = {0, 1, 2};
+    for (const int32_t id : GreatestIds(logits, random() % 10)) {
+      params.logit_bias.emplace_back(id, uniform(-9, 3));
+    }
+    params.logit_bias.emplace_back(3, uniform(0, 9));
+    TokenCounts counts;
+    for (const int32_t id : output) counts.AddOutput(id);
+    counts.AddPrompt(prompt);
+    ASSERT_EQ(ChooseId(params, logits, i, counts), Expected(params, logits, i, prompt, output))
+        << i;
+  }
+}
+
+TEST(GreatestLogitTest, AgreesWithSortingAll) {
+  std::mt19937 random(9);
+  for (uint32_t i = 0; i < 400; ++i) {
+    std::vector<float> logits = RandomLogits(i, 1 + random() % 100, 2);
+    for (float& logit : logits) {
+      if (i % 2 == 0) logit = std::round(logit);
+      if (random() % 5 == 0) logit = -kInfinity;
+    }
+    std::vector<int32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+    const GreatestLogit greatest = GreatestOf(logits);
+    ASSERT_EQ(greatest.id, order[0]) << i;
+    ASSERT_EQ(greatest.logit, logits[order[0]]) << i;
+    ASSERT_EQ(greatest.is_sound, 1) << i;
+    const size_t count = random() % (logits.size() + 2);
+    order.resize(std::min(count, logits.size()));
+    ASSERT_EQ(GreatestIds(logits, count), order) << i;
+    logits[random() % logits.size()] = i % 3 == 0 ? kInfinity : std::nanf("");
+    ASSERT_EQ(GreatestOf(logits).is_sound, 0) << i;
+  }
+}
+
 TEST(SamplerTest, NucleusWiderThanItsFirstSort) {
   SamplingParams params;
   params.temperature = 1;
