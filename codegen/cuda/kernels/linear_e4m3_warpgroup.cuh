@@ -32,21 +32,7 @@ struct LinearE4m3Warpgroup {
 
   static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
                          const TensorMap& weight) {
-    const Ring ring{SharedAddress(SharedMemory())};
-    if (threadIdx.x == 0) {
-      PrefetchMap(x);
-      PrefetchMap(weight);
-      ring.Init(1, Whole::kConsumers * Whole::kWarps);
-    }
-    SyncBlock();
-    const int warpgroup = threadIdx.x / kWarpgroupThreads;
-    if (warpgroup == 0) {
-      GiveRegisters<24>();
-      if (threadIdx.x == 0) ring.Produce(operands, x, weight);
-    } else {
-      TakeRegisters<240>();
-      Consume(operands, ring, warpgroup - 1);
-    }
+    Whole::template RunBlock<LinearE4m3Warpgroup>(operands, x, weight, 1);
   }
 };
 

@@ -310,8 +310,8 @@ struct LinearWarpgroup {
     return SharedMemory() + kWarpsAt + warp * kWarpBytes;
   }
 
-  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer,
-                             uint32_t* flag) {
+  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
+    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt);
     WaitForPriorGrid();
     Turn turn;
     const int stride = gridDim.x;
@@ -342,14 +342,16 @@ struct LinearWarpgroup {
     }
   }
 
-  static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
-                         const TensorMap& weight) {
+  // A block: warpgroups 1 and 2 do what Body::Consume says. `half_arrivals`: at the ring's barriers
+  // between them, if they have a use for these.
+  template <typename Body>
+  static DEVICE void RunBlock(const LinearOperands& operands, const TensorMap& x,
+                              const TensorMap& weight, int half_arrivals) {
     const Ring ring{SharedAddress(SharedMemory())};
-    auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt);
     if (threadIdx.x == 0) {
       PrefetchMap(x);
       PrefetchMap(weight);
-      ring.Init(kWarps, kChained ? kWarps : kConsumers * kWarps);
+      ring.Init(half_arrivals, kChained ? kWarps : kConsumers * kWarps);
     }
     SyncBlock();
     // 168 registers a thread at launch.
@@ -359,8 +361,12 @@ struct LinearWarpgroup {
       if (threadIdx.x == 0) ring.Produce(operands, x, weight);
     } else {
       TakeRegisters<240>();
-      Consume(operands, ring, warpgroup - 1, flag);
+      Body::Consume(operands, ring, warpgroup - 1);
     }
+  }
+  static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
+                         const TensorMap& weight) {
+    RunBlock<LinearWarpgroup>(operands, x, weight, kWarps);
   }
 };
 
