@@ -170,7 +170,10 @@ absl::Status CheckKernel(const plan::KernelT& kernel, absl::Span<const PlanSecti
 
 absl::Status CheckKvLayer(const plan::KvLayerT& layer) {
   QUIRE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(layer.dtype));
-  if (!IsKvType(dtype)) return absl::InvalidArgumentError("its element type is not a float");
+  if (!IsKvType(dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("keys of ", layer.dtype, "\n  allowed: f32, f16, bf16, f8e4m3"));
+  }
   if (layer.layer < 0 || layer.heads < 1 || layer.heads > kMaxHeads || layer.k_dim < 1 ||
       layer.k_dim > kMaxHead || layer.v_dim < 1 || layer.v_dim > kMaxHead || layer.window < 0 ||
       layer.window > kMaxExtent) {

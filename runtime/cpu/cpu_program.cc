@@ -55,7 +55,7 @@ absl::Status CpuProgram::Prepare(const Step& step, CpuPagePool& pool, absl::Span
   UseCopies();
   const int64_t rows = static_cast<int64_t>(step.ids.size());
   const int64_t wanted = static_cast<int64_t>(step.logit_rows.size());
-  QUIRE_RETURN_IF_ERROR(arena_.Reserve(Evaluate(arena_form_, rows, wanted)));
+  QUIRE_RETURN_IF_ERROR(arena_.Reserve(Evaluate(forms_.arena, rows, wanted)));
   QUIRE_RETURN_IF_ERROR(PreparePages(step, pool));
   QUIRE_RETURN_IF_ERROR(JoinStates(step));
   for (const auto& [key, work] : attention_) {
@@ -186,8 +186,8 @@ void* CpuProgram::Find(const Operand& operand, const Step& step, absl::Span<floa
     case Operand::Place::kArgument:
       return Find(operand.argument, step);
     case Operand::Place::kBuffer:
-      if (operand.buffer == result_) return logits.data();
-      return arena_.data() + Evaluate(buffers_[operand.buffer],
+      if (operand.buffer == forms_.result) return logits.data();
+      return arena_.data() + Evaluate(forms_.buffers[operand.buffer],
                                       static_cast<int64_t>(step.ids.size()),
                                       static_cast<int64_t>(step.logit_rows.size()));
     case Operand::Place::kLayer:

@@ -34,6 +34,7 @@
 #include "runtime/cpu/kv_pages.h"
 #include "runtime/cpu/thread_pool.h"
 #include "runtime/device.h"
+#include "runtime/program_forms.h"
 #include "runtime/step_check.h"
 
 namespace quire {
@@ -67,10 +68,6 @@ class CpuProgram : public Program {
     int64_t layer_offset = 0;  // in page 0 of the cache's pages
   };
   class StepMemory;  // of a step that is watched (cpu_program_watch.cc)
-  struct LayerForm {
-    plan::KvCache cache;
-    int64_t heads, k_dim, v_dim, element_bytes;
-  };
   // The pages of one class, in the step at hand.
   struct Pages {
     uint8_t* data = nullptr;
@@ -145,7 +142,6 @@ class CpuProgram : public Program {
   plan::KvCache own_ = plan::KvCache::Self;  // the class of the pool that it is run with
   KvLayout layouts_[kCaches];
   Pages pages_[kCaches];
-  std::vector<LayerForm> layer_forms_;            // of each KV layer
   HostMemory run_pages_;                          // of the class that lasts for one run
   std::vector<int32_t> run_table_;                // 0, 1, 2, ...
   std::map<uint32_t, const CpuKernel*> kernels_;  // by index into Target.kernels
@@ -160,10 +156,7 @@ class CpuProgram : public Program {
   std::vector<Launch> launches_;
   std::vector<Task> tasks_;
   std::map<std::pair<const CpuKernel*, plan::KvCache>, std::unique_ptr<AttentionWork>> attention_;
-  std::vector<plan::Linear> buffers_;  // offsets into the arena
-  std::vector<plan::Linear> buffer_bytes_;
-  plan::Linear arena_form_;
-  std::optional<uint32_t> result_;  // the buffer that holds the logits
+  ProgramForms forms_;
   StepLimits limits_;
 
   HostMemory arena_, quantized_;  // quantized_: rows of one linear, by all threads

@@ -40,41 +40,21 @@ absl::Status ForEach(size_t count, int threads, absl::FunctionRef<absl::Status(s
   return status;
 }
 
-absl::Status Bad(const plan::LaunchT& launch, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuProgram>> CpuProgram::Load(CpuDevice& device,
                                                              const plan::TargetT& target,
                                                              absl::string_view name,
                                                              const WeightSource& weights) {
-  const plan::ProgramT* program = nullptr;
-  for (const auto& candidate : target.programs) {
-    if (candidate->name == std::string(name)) program = candidate.get();
-  }
-  if (program == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
-  }
+  QUIRE_ASSIGN_OR_RETURN(const plan::ProgramT* program, FindProgram(target, name));
   std::unique_ptr<CpuProgram> loaded(new CpuProgram(device));
   for (size_t i = 0; i < kCaches; ++i) {
     QUIRE_ASSIGN_OR_RETURN(loaded->layouts_[i],
                            KvLayout::Create(target, static_cast<plan::KvCache>(i)));
   }
-  for (const auto& layer : target.kv_layers) {
-    // KvLayout knows the type.
-    loaded->layer_forms_.push_back({layer->cache, layer->heads, layer->k_dim, layer->v_dim,
-                                    InfoOf(*ParseDType(layer->dtype)).block_bytes});
-  }
   if (program->name == "encode") loaded->own_ = plan::KvCache::Cross;
-  for (const auto& buffer : program->buffers) {
-    loaded->buffers_.push_back(*buffer->offset);
-    loaded->buffer_bytes_.push_back(*buffer->bytes);
-  }
-  loaded->arena_form_ = *program->arena;
+  loaded->forms_ = FormsOf(target, *program);
   QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
-  if (!program->results.empty()) loaded->result_ = program->results[0].index();
   QUIRE_RETURN_IF_ERROR(loaded->LoadKernels(target, *program));
   QUIRE_RETURN_IF_ERROR(loaded->LoadWeights(target, *program, weights));
   for (const auto& launch : program->launches) {
@@ -128,7 +108,7 @@ absl::Status CpuProgram::LoadWeights(const plan::TargetT& target, const plan::Pr
       } else if (const auto* attention = std::get_if<AttentionSpec>(&kernel->spec)) {
         QUIRE_ASSIGN_OR_RETURN(const std::vector<float> table, LoadBias(slot, source));
         if (static_cast<int64_t>(table.size()) < attention->buckets * attention->hq) {
-          return Bad(*launch, "its table of biases is too small");
+          return BadLaunch(*launch, "its table of biases is too small");
         }
         relative_[{index, kernel}] = UnrollBiases(*attention, table);
       } else if (linear != nullptr && i == 2) {
@@ -187,7 +167,7 @@ absl::StatusOr<CpuProgram::Operand> CpuProgram::Bind(const plan::Operand& operan
       return bound;
     case plan::OperandKind::KvLayer:
       bound.place = Operand::Place::kLayer;
-      bound.cache = layer_forms_[operand.index()].cache;
+      bound.cache = forms_.layers[operand.index()].cache;
       bound.layer_offset = LayoutOf(bound.cache).layers[operand.index()].offset;
       return bound;
     case plan::OperandKind::None:
@@ -212,7 +192,7 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
     const auto* attention = std::get_if<AttentionSpec>(&bound.kernel->spec);
     if (const int64_t heads = KvScaleHeads(bound.kernel->spec, bound.kernel->rows, i)) {
       if (launch.inputs[i].kind() != plan::OperandKind::Weight) {
-        return Bad(launch, "wrong operands");
+        return BadLaunch(launch, "wrong operands");
       }
       const float* scales = kv_scales_.at({index, heads}).data();
       if (attention == nullptr) {
@@ -239,7 +219,8 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
   const KernelSpec& spec = bound.kernel->spec;
   if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
     const size_t expected = 2u + (linear->bias ? 1 : 0) + (linear->residual ? 1 : 0);
-    if (inputs != expected || launch.outputs.size() != 1) return Bad(launch, "wrong operands");
+    if (inputs != expected || launch.outputs.size() != 1)
+      return BadLaunch(launch, "wrong operands");
     if (bound.kernel->quantize != nullptr) tasks_.push_back({index, Part::kQuantize});
     tasks_.push_back({index, Part::kMain});
   } else if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
@@ -248,10 +229,10 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
                          (tables.k_scales != nullptr) == attention->k_scale &&
                          (tables.v_scales != nullptr) == attention->v_scale;
     if (inputs != 2 || launch.outputs.size() != 1 || !has_all) {
-      return Bad(launch, "wrong operands");
+      return BadLaunch(launch, "wrong operands");
     }
     if (attention->page_tokens != LayoutOf(own_).page_tokens) {
-      return Bad(launch, "another page size");
+      return BadLaunch(launch, "another page size");
     }
     std::unique_ptr<AttentionWork>& work = attention_[{bound.kernel, bound.operands[1].cache}];
     if (work == nullptr) work = std::make_unique<AttentionWork>(*attention);
@@ -272,13 +253,14 @@ absl::Status CpuProgram::BindLaunch(const plan::ProgramT& program, const plan::L
 absl::Status CpuProgram::BindRows(const plan::LaunchT& launch, size_t inputs, Launch& bound) {
   const RowOperands& rows = bound.kernel->rows;
   const size_t appends = rows.append_is_v.size();
-  if (appends > inputs) return Bad(launch, "wrong operands");
+  if (appends > inputs) return BadLaunch(launch, "wrong operands");
   plan::KvCache cache = own_;
   for (size_t i = 0; i < appends; ++i) {
     const plan::Operand& layer = launch.inputs[inputs - appends + i];
-    if (layer.kind() != plan::OperandKind::KvLayer) return Bad(launch, "wrong operands");
+    if (layer.kind() != plan::OperandKind::KvLayer) return BadLaunch(launch, "wrong operands");
     Operand& operand = bound.operands[inputs - appends + i];
-    if (i > 0 && operand.cache != cache) return Bad(launch, "appends to pages of two classes");
+    if (i > 0 && operand.cache != cache)
+      return BadLaunch(launch, "appends to pages of two classes");
     cache = operand.cache;
     if (rows.append_is_v[i]) {
       operand.layer_offset = LayoutOf(cache).layers[layer.index()].v_offset;

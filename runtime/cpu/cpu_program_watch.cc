@@ -15,20 +15,20 @@ class CpuProgram::StepMemory : public LaunchMemory {
       : program_(program), step_(step), logits_(logits) {}
 
   absl::StatusOr<std::vector<uint8_t>> ReadBuffer(uint32_t buffer) const override {
-    if (buffer >= program_.buffers_.size()) return Missing("buffer", buffer);
+    if (buffer >= program_.forms_.buffers.size()) return Missing("buffer", buffer);
     Operand operand{Operand::Place::kBuffer};
     operand.buffer = buffer;
     const auto* bytes = static_cast<const uint8_t*>(program_.Find(operand, step_, logits_));
     const int64_t count =
-        Evaluate(program_.buffer_bytes_[buffer], static_cast<int64_t>(step_.ids.size()),
+        Evaluate(program_.forms_.buffer_bytes[buffer], static_cast<int64_t>(step_.ids.size()),
                  static_cast<int64_t>(step_.logit_rows.size()));
     return std::vector<uint8_t>(bytes, bytes + count);
   }
 
   absl::StatusOr<std::vector<uint8_t>> ReadLayer(uint32_t layer, bool is_v,
                                                  size_t sequence) const override {
-    if (layer >= program_.layer_forms_.size()) return Missing("KV layer", layer);
-    const LayerForm& form = program_.layer_forms_[layer];
+    if (layer >= program_.forms_.layers.size()) return Missing("KV layer", layer);
+    const KvLayerForm& form = program_.forms_.layers[layer];
     const Pages& pages = program_.pages_[static_cast<size_t>(form.cache)];
     if (pages.data == nullptr || sequence >= pages.sequences.size()) {
       return Missing("sequence", sequence);

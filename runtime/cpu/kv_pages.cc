@@ -12,9 +12,6 @@ namespace quire {
 
 absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target, plan::KvCache cache) {
   KvLayout layout;
-  if (target.page_tokens <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("page_tokens=", target.page_tokens));
-  }
   layout.page_tokens = target.page_tokens;
   const bool share_place = cache == plan::KvCache::Encoder;
   for (const auto& layer : target.kv_layers) {
@@ -22,13 +19,7 @@ absl::StatusOr<KvLayout> KvLayout::Create(const plan::TargetT& target, plan::KvC
       layout.layers.emplace_back();
       continue;
     }
-    const std::optional<DType> dtype = ParseDType(layer->dtype);
-    if (!dtype.has_value() || !IsKvType(*dtype)) {
-      return absl::InvalidArgumentError(absl::StrCat("layer ", layer->layer, ": keys of ",
-                                                     layer->dtype,
-                                                     "\n  allowed: f32, f16, bf16, f8e4m3"));
-    }
-    const int64_t bytes = InfoOf(*dtype).block_bytes;
+    const int64_t bytes = InfoOf(*ParseDType(layer->dtype)).block_bytes;
     const int64_t k_extents[] = {bytes, layout.page_tokens, layer->heads, layer->k_dim};
     const int64_t v_extents[] = {bytes, layout.page_tokens, layer->heads, layer->v_dim};
     QUIRE_ASSIGN_OR_RETURN(const int64_t k, Product(absl::MakeConstSpan(k_extents)));

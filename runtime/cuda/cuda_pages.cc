@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "ir/dtype.h"
@@ -25,19 +24,10 @@ uint64_t NextNumber() {
 absl::StatusOr<CudaPageLayout> CudaPageLayout::Create(const plan::TargetT& target,
                                                       plan::KvCache cache) {
   CudaPageLayout layout;
-  if (target.page_tokens <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("page_tokens=", target.page_tokens));
-  }
   layout.page_tokens = target.page_tokens;
   for (const auto& layer : target.kv_layers) {
-    const std::optional<DType> dtype = ParseDType(layer->dtype);
-    if (!dtype.has_value() || !IsKvType(*dtype)) {
-      return absl::InvalidArgumentError(absl::StrCat("layer ", layer->layer, ": keys of ",
-                                                     layer->dtype,
-                                                     "\n  allowed: f32, f16, bf16, f8e4m3"));
-    }
-    const int64_t extents[] = {InfoOf(*dtype).block_bytes, layout.page_tokens, layer->heads,
-                               int64_t{layer->k_dim} + layer->v_dim};
+    const int64_t extents[] = {InfoOf(*ParseDType(layer->dtype)).block_bytes, layout.page_tokens,
+                               layer->heads, int64_t{layer->k_dim} + layer->v_dim};
     QUIRE_ASSIGN_OR_RETURN(const int64_t bytes, Product(absl::MakeConstSpan(extents)));
     layout.layer_bytes.push_back(layer->cache == cache ? bytes : 0);
     if (layer->cache != cache) continue;

@@ -35,11 +35,11 @@ absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float
 
 absl::Status CudaProgram::BringLogits(const Key& key, absl::Span<float> logits) {
   // Who reads what encode leaves comes after it in the stream.
-  if (!result_.has_value()) return absl::OkStatus();
-  return Bring(
-      logits.data(),
-      arena_.at() + static_cast<uint64_t>(Evaluate(buffers_[*result_], key.first, key.second)),
-      logits.size() * sizeof(float));
+  if (!forms_.result.has_value()) return absl::OkStatus();
+  return Bring(logits.data(),
+               arena_.at() + static_cast<uint64_t>(
+                                 Evaluate(forms_.buffers[*forms_.result], key.first, key.second)),
+               logits.size() * sizeof(float));
 }
 
 absl::Status CudaProgram::RunGreedy(const Step& step, PagePool& pool,

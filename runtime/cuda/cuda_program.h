@@ -38,6 +38,7 @@
 #include "runtime/cuda/step_block.h"
 #include "runtime/cuda/tensor_map.h"
 #include "runtime/device.h"
+#include "runtime/program_forms.h"
 #include "runtime/step_check.h"
 
 namespace quire {
@@ -128,10 +129,6 @@ class CudaProgram : public Program {
     int64_t block_bytes = 0;
   };
   class StepMemory;  // of a step that is watched (cuda_program_watch.cc)
-  struct LayerForm {
-    plan::KvCache cache;
-    int64_t heads, k_dim, v_dim, element_bytes;
-  };
   // Buckets and lists that memory suffices for.
   struct Room {
     int64_t T = 0, R = 0, sequences = 0, pages = 0;
@@ -215,12 +212,8 @@ class CudaProgram : public Program {
   CudaTables tables_;
   std::vector<Use> uses_;
   std::vector<Launch> launches_;
-  size_t plan_launches_ = 0;            // those of the plan, the first ones of launches_
-  std::vector<LayerForm> layer_forms_;  // as Target.kv_layers
-  std::vector<plan::Linear> buffers_;   // offsets into the arena
-  std::vector<plan::Linear> buffer_bytes_;
-  plan::Linear arena_form_;
-  std::optional<uint32_t> result_;  // the buffer that holds the logits
+  size_t plan_launches_ = 0;  // those of the plan, the first ones of launches_
+  ProgramForms forms_;
   StepLimits limits_;
   DType states_type_ = DType::kF32;  // in which kernels read states
 

@@ -89,7 +89,7 @@ absl::Status CudaProgram::AskLibrary() {
 
 CudaProgram::RoomBytes CudaProgram::BytesOf(const Room& room) const {
   RoomBytes bytes;
-  bytes.arena = Evaluate(arena_form_, room.T, room.R);
+  bytes.arena = Evaluate(forms_.arena, room.T, room.R);
   bytes.block = StepLayout(room.T, room.R, caches_).pages + room.pages * int64_t{sizeof(int32_t)};
   if (caches_ == StepCaches::kOwnAndRun) {
     bytes.run = (room.pages + 1) / 2 * run_layout_.greatest_layer_bytes;
@@ -340,7 +340,7 @@ CuDevicePtr CudaProgram::Find(const Operand& operand, const Frame& frame) const 
       return Find(operand.argument, frame.layout);
     case Operand::Place::kBuffer:
       return arena_.at() +
-             static_cast<uint64_t>(Evaluate(buffers_[operand.index], frame.T, frame.R));
+             static_cast<uint64_t>(Evaluate(forms_.buffers[operand.index], frame.T, frame.R));
     case Operand::Place::kGreatest:
       return greatest_.at();
     case Operand::Place::kLayer:

@@ -10,42 +10,18 @@
 #include "runtime/cuda/cuda_program.h"
 
 namespace quire {
-namespace {
-
-absl::Status Bad(const plan::LaunchT& launch, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("launch ", launch.name, ": ", what));
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(CudaDevice& device,
                                                                const plan::TargetT& target,
                                                                absl::string_view name,
                                                                const WeightSource& weights) {
-  const plan::ProgramT* program = nullptr;
-  for (const auto& candidate : target.programs) {
-    if (candidate->name == std::string(name)) program = candidate.get();
-  }
-  if (program == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan has no program ", name));
-  }
+  QUIRE_ASSIGN_OR_RETURN(const plan::ProgramT* program, FindProgram(target, name));
   std::unique_ptr<CudaProgram> loaded(new CudaProgram(device));
   const CudaContext& context = device.context();
   QUIRE_RETURN_IF_ERROR(context.MakeCurrent());
   QUIRE_RETURN_IF_ERROR(
       context.Check(context.driver().EventCreate(&loaded->sent_, 0), "making an event"));
-  for (const auto& buffer : program->buffers) {
-    loaded->buffers_.push_back(*buffer->offset);
-    loaded->buffer_bytes_.push_back(*buffer->bytes);
-  }
-  for (const auto& layer : target.kv_layers) {
-    // CudaPageLayout knows the type.
-    loaded->layer_forms_.push_back({layer->cache, layer->heads, layer->k_dim, layer->v_dim,
-                                    InfoOf(*ParseDType(layer->dtype)).block_bytes});
-  }
-  loaded->arena_form_ = *program->arena;
+  loaded->forms_ = FormsOf(target, *program);
   QUIRE_ASSIGN_OR_RETURN(loaded->limits_, LimitsOf(target, *program));
-  if (!program->results.empty()) loaded->result_ = program->results[0].index();
   for (const auto& argument : program->arguments) {
     if (argument->name == "states") loaded->states_type_ = *ParseDType(argument->dtype);
   }
@@ -62,7 +38,7 @@ absl::StatusOr<std::unique_ptr<CudaProgram>> CudaProgram::Load(CudaDevice& devic
     last.rows_are_t = false;
     last.operands.resize(2);
     last.operands[0].place = Operand::Place::kBuffer;
-    last.operands[0].index = *loaded->result_;
+    last.operands[0].index = *loaded->forms_.result;
     last.operands[1].place = Operand::Place::kGreatest;
     loaded->launches_.push_back(std::move(last));
   }
@@ -106,7 +82,7 @@ absl::Status CudaProgram::LoadKernels(const plan::TargetT& target, const plan::P
                             KernelCache(device_.options().kernel_cache_dir));
   QUIRE_RETURN_IF_ERROR(AddPlanBinaries(target, device_.architecture(), file, &builder));
   std::unique_ptr<CudaKernel> greatest;
-  if (result_.has_value()) greatest = MakeCudaGreatest(limits_.vocabulary);
+  if (forms_.result.has_value()) greatest = MakeCudaGreatest(limits_.vocabulary);
   // Where nothing can be compiled, choices are made on the host: slower, and the same.
   finds_greatest_ = greatest != nullptr && builder.CanBuild(greatest->entries()[0]);
   if (finds_greatest_) entries.push_back(&greatest->entries()[0]);
@@ -216,7 +192,7 @@ absl::StatusOr<CudaProgram::Operand> CudaProgram::Bind(const plan::Operand& oper
     case plan::OperandKind::None:
       break;
   }
-  return Bad(launch, "an operand is missing");
+  return BadLaunch(launch, "an operand is missing");
 }
 
 size_t CudaProgram::UseOf(uint32_t kernel, plan::KvCache cache) {
@@ -239,7 +215,7 @@ absl::Status CudaProgram::BindLaunch(const plan::ProgramT& program, const plan::
       bound.operands.push_back(operand);
       if (operand.place != Operand::Place::kLayer) continue;
       if (cache.value_or(operand.cache) != operand.cache) {
-        return Bad(launch, "works on pages of two caches");
+        return BadLaunch(launch, "works on pages of two caches");
       }
       cache = operand.cache;
     }

@@ -18,24 +18,24 @@ class CudaProgram::StepMemory : public LaunchMemory {
   // both reads the run's pages after the launch that wrote them, before another layer's are there.
 
   absl::StatusOr<std::vector<uint8_t>> ReadBuffer(uint32_t buffer) const override {
-    if (buffer >= program_.buffers_.size()) {
+    if (buffer >= program_.forms_.buffers.size()) {
       return absl::InvalidArgumentError(absl::StrCat("the program has no buffer ", buffer));
     }
     const int64_t bytes =
-        Evaluate(program_.buffer_bytes_[buffer], static_cast<int64_t>(step_.ids.size()),
+        Evaluate(program_.forms_.buffer_bytes[buffer], static_cast<int64_t>(step_.ids.size()),
                  static_cast<int64_t>(step_.logit_rows.size()));
     return Read(
-        program_.arena_.at() + static_cast<uint64_t>(Evaluate(program_.buffers_[buffer],
+        program_.arena_.at() + static_cast<uint64_t>(Evaluate(program_.forms_.buffers[buffer],
                                                               bucket_.first, bucket_.second)),
         bytes);
   }
 
   absl::StatusOr<std::vector<uint8_t>> ReadLayer(uint32_t layer, bool is_v,
                                                  size_t sequence) const override {
-    if (layer >= program_.layer_forms_.size() || sequence >= step_.sequences.size()) {
+    if (layer >= program_.forms_.layers.size() || sequence >= step_.sequences.size()) {
       return absl::InvalidArgumentError(absl::StrCat("the step has no KV layer ", layer));
     }
-    const LayerForm& form = program_.layer_forms_[layer];
+    const KvLayerForm& form = program_.forms_.layers[layer];
     const bool is_run = form.cache == plan::KvCache::Encoder && program_.limits_.is_encode;
     if (form.cache != program_.own_ && !is_run) {
       return absl::InvalidArgumentError(

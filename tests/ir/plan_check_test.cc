@@ -85,6 +85,12 @@ const Damage kDamages[] = {
        Target(p).kv_layers[0]->dtype = "f16";
      },
      "kv_layers[0]: a size"},
+    {"KvType",
+     [](auto& p) {
+       Target(p).kv_layers.push_back(std::make_unique<plan::KvLayerT>());
+       Target(p).kv_layers[0]->dtype = "q8_0";
+     },
+     "kv_layers[0]: keys of q8_0\n  allowed: f32, f16, bf16, f8e4m3"},
     {"TargetTwice",
      [](auto& p) { p.targets.push_back(std::make_unique<plan::TargetT>(Target(p))); },
      "cpu stands twice"},
