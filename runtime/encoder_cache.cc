@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ir/status.h"
 
 namespace quire {
 
@@ -48,17 +49,17 @@ absl::StatusOr<EncoderCache::EntryId> EncoderCache::Acquire(const EncoderInput& 
     entry.pages.push_back(free_.back());
     free_.pop_back();
   }
-  by_input_.emplace(input, next_);
-  entries_.emplace(next_, std::move(entry));
-  return next_++;
+  const EntryId id = entries_.Add(std::move(entry));
+  by_input_.emplace(input, id);
+  return id;
 }
 
 void EncoderCache::Release(EntryId entry) {
-  const auto found = entries_.find(entry);
-  if (--found->second.refs > 0) return;
-  free_.insert(free_.end(), found->second.pages.rbegin(), found->second.pages.rend());
-  by_input_.erase(found->second.input);
-  entries_.erase(found);
+  Entry& released = *entries_.Find(entry);
+  if (--released.refs > 0) return;
+  free_.insert(free_.end(), released.pages.rbegin(), released.pages.rend());
+  by_input_.erase(released.input);
+  entries_.Erase(entry);
 }
 
 absl::Status EncoderCache::Verify() const {
@@ -68,11 +69,13 @@ absl::Status EncoderCache::Verify() const {
   };
   std::vector<int32_t> owners(static_cast<size_t>(total_pages()), 0);
   for (const int32_t page : free_) ++owners[static_cast<size_t>(page)];
-  for (const auto& [id, entry] : entries_) {
+  absl::Status status;
+  entries_.ForEach([&](EntryId id, const Entry& entry) {
     const bool is_sized = static_cast<int32_t>(entry.pages.size()) == PagesFor(entry.input);
-    if (!is_sized || entry.refs < 1) return broken(2, id);
+    if (!is_sized || entry.refs < 1) status.Update(broken(2, id));
     for (const int32_t page : entry.pages) ++owners[static_cast<size_t>(page)];
-  }
+  });
+  QUIRE_RETURN_IF_ERROR(status);
   for (size_t page = 0; page < owners.size(); ++page) {
     if (owners[page] != 1) return broken(1, page);
   }

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "runtime/device.h"
 #include "runtime/encoder_input.h"
+#include "runtime/slot_map.h"
 
 namespace quire {
 
@@ -40,15 +41,15 @@ class EncoderCache {
   // Pages that Acquire would take.
   int32_t PagesToAcquire(const EncoderInput& input) const;
   // REQUIRES: a live entry, here and below.
-  void Hold(EntryId entry) { ++entries_.at(entry).refs; }
+  void Hold(EntryId entry) { ++entries_.Find(entry)->refs; }
   void Release(EntryId entry);
 
   // Whether `encode` ran on it.
-  bool encoded(EntryId entry) const { return entries_.at(entry).encoded; }
-  void set_encoded(EntryId entry) { entries_.at(entry).encoded = true; }
-  // Valid until the entry goes.
-  const EncoderInput& input(EntryId entry) const { return entries_.at(entry).input; }
-  absl::Span<const int32_t> pages(EntryId entry) const { return entries_.at(entry).pages; }
+  bool encoded(EntryId entry) const { return entries_.Find(entry)->encoded; }
+  void set_encoded(EntryId entry) { entries_.Find(entry)->encoded = true; }
+  // Valid until an entry comes or goes; what it spans, and pages, until this one goes.
+  const EncoderInput& input(EntryId entry) const { return entries_.Find(entry)->input; }
+  absl::Span<const int32_t> pages(EntryId entry) const { return entries_.Find(entry)->pages; }
   // Those from a run of the input on (runtime/encoder_input.h).
   absl::Span<const int32_t> pages(EntryId entry, size_t run) const;
 
@@ -76,9 +77,8 @@ class EncoderCache {
   PagePool* const pool_;
   const int32_t page_tokens_;
   std::vector<int32_t> free_;
-  absl::flat_hash_map<EntryId, Entry> entries_;
+  SlotMap<Entry> entries_;
   absl::flat_hash_map<EncoderInput, EntryId> by_input_;
-  EntryId next_ = 1;
 };
 
 }  // namespace quire

@@ -15,8 +15,7 @@ KvCache::KvCache(PagePool* pool, int32_t page_tokens) : pool_(pool), page_tokens
 }
 
 absl::StatusOr<KvCache::Sequence*> KvCache::Find(SequenceId sequence) {
-  const auto found = sequences_.find(sequence);
-  if (found != sequences_.end()) return &found->second;
+  if (Sequence* const found = sequences_.Find(sequence)) return found;
   return absl::InvalidArgumentError(absl::StrCat("kv cache: there is no sequence ", sequence));
 }
 
@@ -51,8 +50,9 @@ void KvCache::Drop(int32_t page) {
 }
 
 KvCache::SequenceId KvCache::Create(PrefixIndex::Node root) {
-  sequences_[next_].node = root;
-  return next_++;
+  Sequence sequence;
+  sequence.node = root;
+  return sequences_.Add(std::move(sequence));
 }
 
 std::vector<PrefixIndex::Entry> KvCache::Match(absl::Span<const int32_t> ids,
@@ -90,23 +90,21 @@ KvCache::SequenceId KvCache::CreateWithPrefix(absl::Span<const int32_t> ids,
   }
   sequence.committed = sequence.tokens;
   reused_tokens_ += sequence.tokens;
-  sequences_[next_] = std::move(sequence);
-  return next_++;
+  return sequences_.Add(std::move(sequence));
 }
 
 absl::StatusOr<KvCache::SequenceId> KvCache::Fork(SequenceId sequence) {
   QUIRE_ASSIGN_OR_RETURN(const Sequence* from, Find(sequence));
   Sequence copy = *from;
   for (const int32_t page : copy.pages) Hold(page);
-  sequences_[next_] = std::move(copy);
-  return next_++;
+  return sequences_.Add(std::move(copy));
 }
 
 absl::Status KvCache::Release(SequenceId sequence) {
   QUIRE_ASSIGN_OR_RETURN(Sequence * released, Find(sequence));
   // From the end: of kept pages, those deep in a prefix are reused before those that lead to them.
   for (auto page = released->pages.rbegin(); page != released->pages.rend(); ++page) Drop(*page);
-  sequences_.erase(sequence);
+  sequences_.Erase(sequence);
   return absl::OkStatus();
 }
 
@@ -115,11 +113,10 @@ bool KvCache::CopiesLastPage(const Sequence& sequence, int32_t tokens) const {
 }
 
 int32_t KvCache::PagesToExtend(SequenceId sequence, int32_t tokens) const {
-  const auto found = sequences_.find(sequence);
-  if (found == sequences_.end()) return PagesFor(tokens);
-  const Sequence& grown = found->second;
-  return PagesFor(int64_t{grown.tokens} + tokens) - static_cast<int32_t>(grown.pages.size()) +
-         (CopiesLastPage(grown, tokens) ? 1 : 0);
+  const Sequence* const grown = sequences_.Find(sequence);
+  if (grown == nullptr) return PagesFor(tokens);
+  return PagesFor(int64_t{grown->tokens} + tokens) - static_cast<int32_t>(grown->pages.size()) +
+         (CopiesLastPage(*grown, tokens) ? 1 : 0);
 }
 
 absl::Status KvCache::Extend(SequenceId sequence, int32_t tokens) {
@@ -169,14 +166,14 @@ absl::Status KvCache::Commit(SequenceId sequence, absl::Span<const int32_t> ids)
 }
 
 int32_t KvCache::tokens(SequenceId sequence) const {
-  const auto found = sequences_.find(sequence);
-  return found == sequences_.end() ? 0 : found->second.tokens;
+  const Sequence* const found = sequences_.Find(sequence);
+  return found == nullptr ? 0 : found->tokens;
 }
 
 absl::Span<const int32_t> KvCache::pages(SequenceId sequence) const {
-  const auto found = sequences_.find(sequence);
-  if (found == sequences_.end()) return {};
-  return found->second.pages;
+  const Sequence* const found = sequences_.Find(sequence);
+  if (found == nullptr) return {};
+  return found->pages;
 }
 
 absl::Status KvCache::Verify() const {
@@ -185,12 +182,14 @@ absl::Status KvCache::Verify() const {
         absl::StrCat("kv cache: invariant (", invariant, ") does not hold for ", value));
   };
   std::vector<int32_t> held(refs_.size(), 0), idle(refs_.size(), 0);
-  for (const auto& [id, sequence] : sequences_) {
+  absl::Status status;
+  sequences_.ForEach([&](SequenceId id, const Sequence& sequence) {
     for (const int32_t page : sequence.pages) ++held[page];
     if (static_cast<int32_t>(sequence.pages.size()) != PagesFor(sequence.tokens)) {
-      return broken(3, id);
+      status.Update(broken(3, id));
     }
-  }
+  });
+  QUIRE_RETURN_IF_ERROR(status);
   for (const int32_t page : free_) {
     ++idle[page];
     if (index_.Has(page)) return broken(1, page);
@@ -203,13 +202,13 @@ absl::Status KvCache::Verify() const {
     if (held[page] != refs_[page]) return broken(2, page);
     if (idle[page] + (held[page] > 0 ? 1 : 0) != 1) return broken(1, page);
   }
-  for (const auto& [id, sequence] : sequences_) {
+  sequences_.ForEach([&](SequenceId id, const Sequence& sequence) {
     if (sequence.tokens % page_tokens_ != 0 && sequence.committed % page_tokens_ != 0 &&
         index_.Has(sequence.pages.back())) {
-      return broken(5, id);
+      status.Update(broken(5, id));
     }
-  }
-  return absl::OkStatus();
+  });
+  return status;
 }
 
 }  // namespace quire

@@ -29,6 +29,7 @@
 #include "absl/types/span.h"
 #include "runtime/device.h"
 #include "runtime/prefix_index.h"
+#include "runtime/slot_map.h"
 
 namespace quire {
 
@@ -109,8 +110,7 @@ class KvCache {
   std::list<int32_t> kept_;  // findable pages of no sequence, the next to be reused first
   absl::flat_hash_map<int32_t, std::list<int32_t>::iterator> kept_at_;
   PrefixIndex index_;
-  absl::flat_hash_map<SequenceId, Sequence> sequences_;
-  SequenceId next_ = 1;
+  SlotMap<Sequence> sequences_;
   int64_t copied_pages_ = 0, reused_tokens_ = 0;
 };
 
