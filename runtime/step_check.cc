@@ -18,7 +18,12 @@ absl::Status Wrong(absl::string_view what, int64_t value, absl::string_view allo
 }
 
 absl::Status CheckAll(absl::Span<const int32_t> values, absl::string_view what, int64_t limit) {
-  for (int32_t value : values) {
+  // Without a way out, the compiler makes vectors of it.
+  const auto end = static_cast<uint32_t>(std::clamp<int64_t>(limit, 0, int64_t{1} << 31));
+  int wrong = 0;
+  for (const int32_t value : values) wrong |= static_cast<uint32_t>(value) >= end ? 1 : 0;
+  if (wrong == 0) return absl::OkStatus();
+  for (const int32_t value : values) {
     if (value < 0 || value >= limit) return Wrong(what, value, absl::StrCat("0 .. ", limit - 1));
   }
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "codegen/cuda/kernels/step.cuh"
 
@@ -24,17 +25,23 @@ class Tables {
  public:
   Tables(int64_t page_tokens, int32_t* pages) : page_tokens_(page_tokens), pages_(pages) {}
 
-  // Of a sequence's `tokens`, whose pages are `page_of(i)`.
-  template <typename PageOf>
-  StepSequence Add(const SequenceRows& sequence, int64_t tokens, const PageOf& page_of) {
-    const StepSequence added = {sequence.first_row, sequence.rows, static_cast<int32_t>(tokens),
-                                end_};
-    for (int64_t i = 0; i < PagesFor(tokens, page_tokens_); ++i) {
-      // A page before the window may be gone. Its entry names a page all the same: a tile that
-      // begins before the window reads there what it then masks.
-      pages_[end_++] = std::max(page_of(i), 0);
-    }
-    return added;
+  // Of a sequence's `tokens`.
+  StepSequence Add(const SequenceRows& sequence, int64_t tokens, absl::Span<const int32_t> pages) {
+    const auto count = static_cast<size_t>(PagesFor(tokens, page_tokens_));
+    int32_t* const to = Begin(count);
+    // A page before the window may be gone. Its entry names a page all the same: a tile that
+    // begins before the window reads there what it then masks.
+    std::transform(pages.begin(), pages.begin() + count, to,
+                   [](int32_t page) { return std::max(page, 0); });
+    return Of(sequence, tokens, to);
+  }
+  // Of pages that are numbered through, from `first` on.
+  StepSequence AddRun(const SequenceRows& sequence, int64_t tokens, int32_t* first) {
+    const auto count = static_cast<size_t>(PagesFor(tokens, page_tokens_));
+    int32_t* const to = Begin(count);
+    std::iota(to, to + count, *first);
+    *first += static_cast<int32_t>(count);
+    return Of(sequence, tokens, to);
   }
   void Place(const StepSequence& sequence, int32_t* slots) const {
     for (int32_t i = 0; i < sequence.rows; ++i) {
@@ -47,6 +54,16 @@ class Tables {
   int32_t end() const { return end_; }
 
  private:
+  int32_t* Begin(size_t count) {
+    int32_t* const begin = pages_ + end_;
+    end_ += static_cast<int32_t>(count);
+    return begin;
+  }
+  StepSequence Of(const SequenceRows& sequence, int64_t tokens, const int32_t* pages) const {
+    return {sequence.first_row, sequence.rows, static_cast<int32_t>(tokens),
+            static_cast<int32_t>(pages - pages_)};
+  }
+
   const int64_t page_tokens_;
   int32_t* const pages_;
   int32_t end_ = 0;
@@ -128,16 +145,13 @@ int64_t WriteStepBlock(const Step& step, int64_t T, int64_t R, int64_t page_toke
       *own++ = {sequence.first_row, sequence.rows, sequence.context_tokens, 0};
       continue;
     }
-    *own = tables.Add(sequence, sequence.context_tokens,
-                      [&](int64_t i) { return sequence.pages[static_cast<size_t>(i)]; });
+    *own = tables.Add(sequence, sequence.context_tokens, sequence.pages);
     tables.Place(*own++, slots);
     if (caches == StepCaches::kOwnAndEncoder) {
-      *other++ = tables.Add(sequence, sequence.encoder_tokens, [&](int64_t i) {
-        return sequence.encoder_pages[static_cast<size_t>(i)];
-      });
+      *other++ = tables.Add(sequence, sequence.encoder_tokens, sequence.encoder_pages);
     }
     if (has_run) {
-      *other = tables.Add(sequence, sequence.context_tokens, [&](int64_t) { return run_pages++; });
+      *other = tables.AddRun(sequence, sequence.context_tokens, &run_pages);
       tables.Place(*other++, run_slots);
     }
   }
