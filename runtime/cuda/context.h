@@ -81,7 +81,7 @@ class CudaMemory {
   int64_t bytes_ = 0;
 };
 
-// Host memory that the device copies from and to by itself.
+// Host memory that the device copies from and to by itself, and that kernels may write.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -96,6 +96,8 @@ class PinnedMemory {
   }
 
   uint8_t* data() const { return data_; }
+  // Kernels reach it where the host does.
+  CuDevicePtr at() const { return reinterpret_cast<CuDevicePtr>(data_); }
   int64_t bytes() const { return bytes_; }
 
  private:

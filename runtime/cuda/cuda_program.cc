@@ -1,7 +1,6 @@
 #include "runtime/cuda/cuda_program.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "ir/plan_check.h"
@@ -47,9 +46,9 @@ absl::Status CudaProgram::RunGreedy(const Step& step, PagePool& pool,
   if (!finds_greatest_) return Program::RunGreedy(step, pool, greatest);
   const size_t logit_floats = greatest.size() * static_cast<size_t>(limits_.vocabulary);
   QUIRE_RETURN_IF_ERROR(Start(step, pool, logit_floats).status());
-  const size_t bytes = greatest.size() * sizeof(GreatestLogit);
-  QUIRE_RETURN_IF_ERROR(Bring(staged_greatest_.data(), greatest_.at(), bytes));
-  if (bytes > 0) std::memcpy(greatest.data(), staged_greatest_.data(), bytes);
+  QUIRE_RETURN_IF_ERROR(Wait());
+  std::copy_n(reinterpret_cast<const GreatestLogit*>(greatest_.data()), greatest.size(),
+              greatest.data());
   return absl::OkStatus();
 }
 
@@ -58,7 +57,20 @@ absl::Status CudaProgram::Bring(void* to, CuDevicePtr from, size_t bytes) {
     QUIRE_RETURN_IF_ERROR(context_.Check(
         context_.driver().MemcpyDtoHAsync(to, from, bytes, context_.stream()), "copying logits"));
   }
-  return context_.Synchronize();
+  return Wait();
+}
+
+absl::Status CudaProgram::Wait() {
+  QUIRE_RETURN_IF_ERROR(context_.Synchronize());
+  is_under_way_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status CudaProgram::WaitForStaged() {
+  if (!is_under_way_) return absl::OkStatus();
+  // Of a step with logits that failed before it was waited for, nothing says how far it came.
+  if (forms_.result.has_value()) return Wait();
+  return context_.Check(context_.driver().EventSynchronize(sent_), "copying a step");
 }
 
 absl::Status CudaProgram::SendStates(const Step& step) {
@@ -101,17 +113,17 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
   QUIRE_RETURN_IF_ERROR(MakeRoom({T, R, static_cast<int64_t>(step.sequences.size()),
                                   PagesOfStep(step, page_tokens, caches_)}));
   QUIRE_ASSIGN_OR_RETURN(Bucket * bucket, FindBucket(T, R, *pages, encoder_pages));
-  // The step before may not have run yet.
-  QUIRE_RETURN_IF_ERROR(
-      context_.Check(context_.driver().EventSynchronize(sent_), "copying a step"));
+  QUIRE_RETURN_IF_ERROR(WaitForStaged());
   const int64_t bytes = WriteStepBlock(step, T, R, page_tokens, caches_, staged_block_.data());
   uint64_t work = 0;
   for (size_t i = 0; i < bucket->works.size(); ++i) {
     const auto& [of, is_own] = bucket->works[i];
+    const bool of_encoder = !is_own && caches_ == StepCaches::kOwnAndEncoder;
     for (const SequenceRows& sequence : step.sequences) {
-      const bool of_encoder = !is_own && caches_ == StepCaches::kOwnAndEncoder;
       const int32_t tokens = of_encoder ? sequence.encoder_tokens : sequence.context_tokens;
-      if (of.HasWork(sequence.rows, tokens)) work |= uint64_t{1} << i;
+      if (!of.HasWork(sequence.rows, tokens)) continue;
+      work |= uint64_t{1} << i;
+      break;
     }
   }
   return Prepared{{T, R}, bucket, work, bytes};
@@ -119,11 +131,13 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
 
 absl::Status CudaProgram::Send(const Step& step, const Prepared& prepared) {
   const CudaDriver& driver = context_.driver();
+  is_under_way_ = true;
   QUIRE_RETURN_IF_ERROR(context_.Check(
       driver.MemcpyHtoDAsync(block_.at(), staged_block_.data(),
                              static_cast<size_t>(prepared.block_bytes), context_.stream()),
       "copying a step"));
   QUIRE_RETURN_IF_ERROR(SendStates(step));
+  if (forms_.result.has_value()) return absl::OkStatus();
   return context_.Check(driver.EventRecord(sent_, context_.stream()), "copying a step");
 }
 

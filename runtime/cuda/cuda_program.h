@@ -5,7 +5,8 @@
 // arguments depend on the bucket, on the pool and on where the program's memory lies, and on
 // nothing else. Of small buckets it is captured as a graph; large ones are launched one by one,
 // which the device does not notice. A step is one copy to the device, those of these launches that
-// have work in it, and one copy of the logits back; what has none, as `encode`, is not waited for.
+// have work in it, and one copy of the logits back, unless greedy choices are all that is wanted;
+// what has no logits, as `encode`, is not waited for.
 //
 // Memory, each in one piece that grows when a step needs more (then everything is resolved again):
 //   arena      activations, by the plan's closed form at the greatest bucket
@@ -15,7 +16,8 @@
 //   states     of `encode`, where it reads states: as kernels read them
 //   run        of `encode`: pages that last for a run. Layers have the same place: a layer is read
 //              before the next is written
-//   greatest   what a greedy choice needs of each row of logits
+//   greatest   what a greedy choice needs of each row of logits: host memory, which kernels write
+//              and nobody needs to copy
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
 
@@ -135,8 +137,8 @@ class CudaProgram : public Program {
     friend bool operator==(const Room& a, const Room& b) = default;
   };
   struct RoomBytes {
-    int64_t arena = 0, workspace = 0, plans = 0, block = 0, states = 0, run = 0, greatest = 0;
-    int64_t all() const { return arena + workspace + plans + block + states + run + greatest; }
+    int64_t arena = 0, workspace = 0, plans = 0, block = 0, states = 0, run = 0;
+    int64_t all() const { return arena + workspace + plans + block + states + run; }
   };
   // What a bucket's launches point to.
   struct Frame {
@@ -185,13 +187,16 @@ class CudaProgram : public Program {
 
   // Running (cuda_program.cc).
   absl::StatusOr<Prepared> Prepare(const Step& step, PagePool& pool, size_t logit_floats);
-  // The block and the states of a step, from staged memory, which is free again after `sent_`.
+  // The block and the states of a step, from staged memory.
   absl::Status Send(const Step& step, const Prepared& prepared);
   absl::StatusOr<CudaPagePool*> PoolOf(PagePool* pool, const CudaPageLayout& layout) const;
   // Enqueues a step; returns its buckets.
   absl::StatusOr<Key> Start(const Step& step, PagePool& pool, size_t logit_floats);
   absl::Status SendStates(const Step& step);
   absl::Status Bring(void* to, CuDevicePtr from, size_t bytes);
+  absl::Status Wait();
+  // Until staged memory is free again.
+  absl::Status WaitForStaged();
   absl::Status BringLogits(const Key& key, absl::Span<float> logits);
   static bool HasWork(const Prepared& prepared, const Call& call);
   absl::Status Enqueue(const Prepared& prepared);
@@ -218,9 +223,10 @@ class CudaProgram : public Program {
   DType states_type_ = DType::kF32;  // in which kernels read states
 
   Room room_;
-  CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_, greatest_;
-  PinnedMemory staged_block_, staged_states_, staged_greatest_;
-  CuEvent sent_ = nullptr;
+  CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_;
+  PinnedMemory staged_block_, staged_states_, greatest_;
+  bool is_under_way_ = false;  // a step that was not waited for
+  CuEvent sent_ = nullptr;     // its block, where there is nothing to wait for
   bool has_asked_library_ = false;
   std::map<Key, Bucket> resolved_;
   std::pair<uint64_t, uint64_t> pool_numbers_;  // that resolved_ is for

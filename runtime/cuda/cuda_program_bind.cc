@@ -49,13 +49,12 @@ absl::Status CudaProgram::MakeRoom(const Room& wanted) {
   ForgetAll();
   // Whatever fails, there is room for nothing until all is allocated.
   room_ = {};
-  for (CudaMemory* memory :
-       {&arena_, &workspace_, &plans_, &block_, &states_, &run_pages_, &greatest_}) {
+  for (CudaMemory* memory : {&arena_, &workspace_, &plans_, &block_, &states_, &run_pages_}) {
     *memory = CudaMemory();
   }
   staged_block_ = PinnedMemory();
   staged_states_ = PinnedMemory();
-  staged_greatest_ = PinnedMemory();
+  greatest_ = PinnedMemory();
   if (room.T >= kCudaLibraryRows) QUIRE_RETURN_IF_ERROR(AskLibrary());
   QUIRE_RETURN_IF_ERROR(Allocate(room));
   room_ = room;
@@ -95,7 +94,6 @@ CudaProgram::RoomBytes CudaProgram::BytesOf(const Room& room) const {
     bytes.run = (room.pages + 1) / 2 * run_layout_.greatest_layer_bytes;
   }
   bytes.states = RowBytes(states_type_, room.T * limits_.states_width);
-  bytes.greatest = room.R * int64_t{sizeof(GreatestLogit)};
   for (size_t i = 0; i < kernels_.size(); ++i) {
     if (!kernels_[i].is_used) continue;
     for (const int64_t rows : BucketsUpTo(room.T)) {
@@ -136,9 +134,9 @@ absl::Status CudaProgram::Allocate(const Room& room) {
   QUIRE_ASSIGN_OR_RETURN(staged_states_, PinnedMemory::Allocate(context_, bytes.states));
   QUIRE_ASSIGN_OR_RETURN(run_pages_,
                          CudaMemory::Allocate(context_, bytes.run, "pages of an encoder's run"));
-  QUIRE_ASSIGN_OR_RETURN(greatest_, CudaMemory::Allocate(context_, bytes.greatest, "choices"));
   QUIRE_ASSIGN_OR_RETURN(staged_block_, PinnedMemory::Allocate(context_, bytes.block));
-  QUIRE_ASSIGN_OR_RETURN(staged_greatest_, PinnedMemory::Allocate(context_, bytes.greatest));
+  QUIRE_ASSIGN_OR_RETURN(greatest_,
+                         PinnedMemory::Allocate(context_, room.R * int64_t{sizeof(GreatestLogit)}));
   int64_t plan_end = 0;
   for (Use& use : uses_) {
     use.preparation = sources_[use.kernel]->Prepare(room.T, room.sequences, room.pages);
@@ -162,8 +160,7 @@ std::vector<MemoryUse> CudaProgram::Memory() const {
           {"kernels' plans", plans_.bytes()},
           {"block of a step", block_.bytes()},
           {"states", states_.bytes()},
-          {"pages of an encoder's run", run_pages_.bytes()},
-          {"greedy choices", greatest_.bytes()}};
+          {"pages of an encoder's run", run_pages_.bytes()}};
 }
 
 void CudaProgram::Forget(std::map<Key, Bucket>::iterator bucket) {

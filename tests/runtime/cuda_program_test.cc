@@ -262,6 +262,21 @@ TEST(CudaProgramTest, OneCopyAStep) {
   EXPECT_EQ(rig.gpu.copies_to_device, 2);
 }
 
+// Which kernels write where the host reads; and who waits for a step needs no event of it.
+TEST(CudaProgramTest, NoCopyOfGreedyChoices) {
+  const Fixture fixture = LlamaFixture();
+  Rig rig;
+  ASSERT_TRUE(rig.Load().ok());
+  Sequences sequences(rig.program.get(), fixture, 3, 1, 16);
+  rig.gpu.copies_to_host = rig.gpu.events_recorded = 0;
+  ASSERT_TRUE(sequences.AppendGreedily({{1, 2, 3}}).ok());
+  ASSERT_TRUE(sequences.AppendGreedily({{4}}).ok());
+  EXPECT_EQ(rig.gpu.copies_to_host, 0);
+  EXPECT_EQ(rig.gpu.events_recorded, 0);
+  ASSERT_TRUE(sequences.Append({{5}}).ok());
+  EXPECT_EQ(rig.gpu.copies_to_host, 1);
+}
+
 TEST(CudaProgramTest, GreedyChoicesAreThoseOfTheLogits) {
   const Fixture fixture = LlamaFixture();
   Rig rig;

@@ -56,7 +56,8 @@ class FakeGpu {
   std::function<void(const FakeLaunch&)> on_launch = [](const FakeLaunch&) {};
 
   std::vector<FakeLaunch> launches;  // that have run
-  int graph_launches = 0, graphs_made = 0, copies_to_device = 0;
+  int graph_launches = 0, graphs_made = 0, copies_to_device = 0, copies_to_host = 0;
+  int events_recorded = 0;
 
   // Objects and memory that exist, "memory 2, stream 1", "" for none.
   std::string Living() const {
@@ -209,7 +210,7 @@ inline void FakeGpu::FillTable() {
                  [to, from, bytes] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }))
   QUIRE_FAKE(MemcpyDtoHAsync, (void* to, CuDevicePtr from, size_t bytes, CuStream),
              if (!gpu.IsMemory(from, bytes)) return kIllegalAddress;
-             return gpu.Enqueue([to, from, bytes] {
+             ++gpu.copies_to_host; return gpu.Enqueue([to, from, bytes] {
                std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
              }))
   QUIRE_FAKE(MemcpyDtoDAsync, (CuDevicePtr to, CuDevicePtr from, size_t bytes, CuStream),
@@ -231,7 +232,8 @@ inline void FakeGpu::FillTable() {
              gpu.graphs_[*graph] = {std::move(gpu.captured_)})
   QUIRE_FAKE(EventCreate, (CuEvent * event, unsigned), *event = gpu.New<CuEvent>("event"))
   QUIRE_FAKE(EventDestroy, (CuEvent), --gpu.living_["event"])
-  QUIRE_FAKE(EventRecord, (CuEvent event, CuStream), gpu.queue_.push_back({nullptr, event}))
+  QUIRE_FAKE(EventRecord, (CuEvent event, CuStream), ++gpu.events_recorded;
+             gpu.queue_.push_back({nullptr, event}))
   QUIRE_FAKE(EventSynchronize, (CuEvent event), while (gpu.IsPending(event)) gpu.RunOne())
   QUIRE_FAKE(
       LibraryLoadData,
