@@ -60,6 +60,19 @@ absl::Status CheckSignature(const Module& module) {
                   "allowed", "f32[T,V]");
 }
 
+// A step computes logits of rows that are asked for.
+absl::Status CheckNarrowed(const Module& lowered) {
+  for (const auto& func : lowered.funcs) {
+    const Op* logits = func->returns().empty() ? nullptr : func->returns()[0];
+    if (func->name() != "step" || HasRows(logits->type, 'R')) continue;
+    return WithLine(absl::InvalidArgumentError(
+                        Describe(*logits, absl::StrCat("returns ", logits->type.ToString(),
+                                                       ", logits of rows that nobody asks for"))),
+                    "allowed", "f32[R,V], as narrow-outputs leaves it");
+  }
+  return absl::OkStatus();
+}
+
 // Runs `step` and reports it like a pass.
 template <typename Step>
 absl::Status Timed(absl::string_view name, const Step& step, CompiledTarget* compiled) {
@@ -96,6 +109,7 @@ absl::StatusOr<CompiledTarget> CompileTarget(const Module& raised, const Target&
   compiled.lowered = raised.Clone();
   QUIRE_RETURN_IF_ERROR(
       RunPasses(compiled.lowered, options.passes, target, options.pipeline, &compiled.reports));
+  QUIRE_RETURN_IF_ERROR(CheckNarrowed(compiled.lowered));
   auto select = [&]() -> absl::Status {
     QUIRE_ASSIGN_OR_RETURN(compiled.target, SelectKernels(compiled.lowered, tensors, target));
     for (const PassDef* pass : options.passes) compiled.target.passes.push_back(pass->name);

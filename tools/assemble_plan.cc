@@ -7,6 +7,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "compiler/needed_passes.h"
 #include "ir/file.h"
 #include "ir/fingerprint.h"
 #include "ir/op.h"
@@ -18,6 +21,7 @@
 #include "models/import/gguf_config.h"
 #include "models/import/tokenizer_checkpoint.h"
 #include "runtime/weights.h"
+#include "tools/cli.h"
 #include "tools/pack_weights.h"
 
 namespace quire {
@@ -129,22 +133,77 @@ std::vector<std::string> UnusedTensors(const Checkpoint& checkpoint, const plan:
   return unused;
 }
 
+std::string NamesOf(const std::vector<const PassDef*>& passes) {
+  return absl::StrJoin(
+      passes, ",", [](std::string* out, const PassDef* pass) { absl::StrAppend(out, pass->name); });
+}
+
+// The passes that a target of a plan was asked for with, if it was, a request's own or else the
+// first one's: what it is lowered by again.
+std::optional<std::vector<const PassDef*>> PassesOf(const TargetRequest& request,
+                                                    const plan::PlanT& plan,
+                                                    std::vector<std::string>* notes) {
+  const plan::TargetT* from = plan.targets.empty() ? nullptr : plan.targets[0].get();
+  for (const auto& before : plan.targets) {
+    if (before->name == request.name) from = before.get();
+  }
+  if (from == nullptr || !from->chose_passes) return std::nullopt;
+  const std::string names = absl::StrJoin(from->passes, ",");
+  auto passes = ParsePassList(names);
+  const std::string note =
+      passes.ok() ? absl::StrCat("lowered as the plan was: --passes=", names)
+                  : absl::StrCat("lowered by all passes, since --passes=", names,
+                                 ", by which the plan was, are not all known to this build");
+  if (std::find(notes->begin(), notes->end(), note) == notes->end()) notes->push_back(note);
+  if (!passes.ok()) return std::nullopt;
+  return *std::move(passes);
+}
+
+// Why `passes`, which were asked for, do not lower the module, and which do; `failed` if none do.
+absl::Status ExplainPasses(const Module& module, const Target& target,
+                           const std::vector<const PassDef*>& passes, const TensorTable& tensors,
+                           const absl::Status& failed) {
+  const auto enough = WithNeededPasses(module, target, passes, tensors);
+  if (!enough.ok()) return failed;
+  std::string missing;
+  for (const PassDef* pass : *enough) {
+    if (std::find(passes.begin(), passes.end(), pass) != passes.end()) continue;
+    absl::StrAppend(&missing, "\n  missing: ", pass->name, ": ", pass->summary);
+  }
+  return WithLine(
+      UsageError(absl::StrCat(
+          "quire compile: --passes",
+          missing.empty() ? " is in an order that does not lower this model"
+                          : " leaves out what this model cannot be lowered without",
+          missing, "\n  found: ",
+          std::vector<std::string>(absl::StrSplit(failed.message(), absl::MaxSplits('\n', 1)))[0])),
+      "fix", absl::StrCat("--passes=", NamesOf(*enough)));
+}
+
 // Replaces the plan's targets by those requested.
 absl::Status Lower(const Module& module, const std::vector<TargetRequest>& requests,
-                   const CompileOptions& options, AssembledPlan* assembled) {
+                   const AssembleOptions& options, AssembledPlan* assembled) {
   plan::PlanT& plan = *assembled->plan;
   std::vector<std::unique_ptr<plan::TargetT>> targets;
   for (const TargetRequest& request : requests) {
-    CompileOptions compile = options;
+    CompileOptions compile;
+    compile.pipeline = options.pipeline;
+    const auto passes =
+        options.passes.has_value() ? options.passes : PassesOf(request, plan, &assembled->notes);
+    if (passes.has_value()) compile.passes = *passes;
     std::string& dump_dir = compile.pipeline.dump_ir_dir;
     if (!dump_dir.empty() && &request != &requests[0]) dump_dir = JoinPath(dump_dir, request.name);
-    absl::StatusOr<CompiledTarget> compiled =
-        CompileTarget(module, WantedTarget(request, plan), compile, plan.tensors);
+    const Target wanted = WantedTarget(request, plan);
+    absl::StatusOr<CompiledTarget> compiled = CompileTarget(module, wanted, compile, plan.tensors);
     if (request.is_optional && absl::IsUnimplemented(compiled.status())) {
       assembled->left_out.push_back(absl::StrCat(request.name, ": ", compiled.status().message()));
       continue;
     }
+    if (!compiled.ok() && passes.has_value()) {
+      return ExplainPasses(module, wanted, *passes, plan.tensors, compiled.status());
+    }
     QUIRE_RETURN_IF_ERROR(compiled.status());
+    compiled->target.chose_passes = passes.has_value();
     targets.push_back(std::make_unique<plan::TargetT>(std::move(compiled->target)));
     assembled->reports.emplace_back(request.name, std::move(compiled->reports));
   }
@@ -202,8 +261,8 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   clock.Done("tokenizer");
 
   const std::vector<TargetRequest> cpu(1);
-  QUIRE_RETURN_IF_ERROR(Lower(model.module, options.targets.empty() ? cpu : options.targets,
-                              options.compile, &assembled));
+  QUIRE_RETURN_IF_ERROR(
+      Lower(model.module, options.targets.empty() ? cpu : options.targets, options, &assembled));
   clock.Done("compile");
   return assembled;
 }
@@ -246,7 +305,7 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
       requests.back().name = plan.targets[i]->name;
     }
   }
-  QUIRE_RETURN_IF_ERROR(Lower(module, requests, options.compile, &assembled));
+  QUIRE_RETURN_IF_ERROR(Lower(module, requests, options, &assembled));
   clock.Done("compile");
   return assembled;
 }

@@ -32,7 +32,9 @@ struct AssembleOptions {
   std::string weights_map;  // of a .qir: JSON from weight name to tensor name
   std::string plan_path;    // where the plan will be: weight files are named relative to its folder
   ModelOptions model_options;
-  CompileOptions compile;
+  // Not given: all; of a .qplan those that it was asked for with, if it was.
+  std::optional<std::vector<const PassDef*>> passes;
+  PipelineOptions pipeline;
   // In the order that they will have. Empty: the CPU. The IR of the passes for others than the
   // first is dumped into folders of their names.
   std::vector<TargetRequest> targets;

@@ -34,9 +34,6 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-// No library function returns this code.
-absl::Status UsageError(absl::string_view message) { return absl::OutOfRangeError(message); }
-
 std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses) {
   for (const FlagUse& use : uses) {
     if (use.has_use || app.get_option(use.flag)->count() == 0) continue;

@@ -36,7 +36,8 @@ enum ExitCode {
 ExitCode ExitCodeOf(const absl::Status& status);
 
 // Of flags that are found to be wrong beside each other, or beside the plan, when verbs run.
-absl::Status UsageError(absl::string_view message);
+// No library function returns this code.
+inline absl::Status UsageError(absl::string_view message) { return absl::OutOfRangeError(message); }
 
 // A flag, and whether anything reads it beside the other flags. `with`: what would.
 struct FlagUse {

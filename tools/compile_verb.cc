@@ -91,7 +91,7 @@ absl::Status RunOpt(const Options& options) {
     opt.target.kv_dtype = request.kv_dtype.value_or(opt.target.kv_dtype);
     opt.target.page_tokens = request.page_tokens.value_or(opt.target.page_tokens);
   }
-  opt.pipeline = options.assemble.compile.pipeline;
+  opt.pipeline = options.assemble.pipeline;
   return RunOptMode(opt, file.text());
 }
 
@@ -192,7 +192,7 @@ absl::Status Compile(Options& options) {
     return RunOpt(options);
   }
   if (options.has_passes) {
-    QUIRE_ASSIGN_OR_RETURN(options.assemble.compile.passes, ParsePassList(options.passes));
+    QUIRE_ASSIGN_OR_RETURN(options.assemble.passes, ParsePassList(options.passes));
   }
   if (options.out.empty()) options.out = DefaultOut(options.assemble.model);
   // Found out before the work, and again by the writer.
@@ -247,12 +247,12 @@ VerbMain AddCompileVerb(CLI::App* app) {
                   "of a checkpoint of 8-bit floats that means its linears to round what they read: "
                   "auto, as it says, or keep")
       ->check(CLI::IsMember({"auto", "keep"}));
-  CLI::Option* passes =
-      app->add_option("--passes", options->passes, "run these passes only: a,b,...");
+  CLI::Option* passes = app->add_option(
+      "--passes", options->passes,
+      "run these passes only: a,b,... (all; of a .qplan: those it was asked for with)");
   app->add_option("--emit", options->emit, "ir: print the module on stdout and write no plan")
       ->check(CLI::IsMember({"ir"}));
-  app->add_option("--dump-ir", assemble.compile.pipeline.dump_ir_dir,
-                  "write the IR after every pass here");
+  app->add_option("--dump-ir", assemble.pipeline.dump_ir_dir, "write the IR after every pass here");
   app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");
   return [options, app, passes, target, weights] {
     options->has_passes = passes->count() > 0;

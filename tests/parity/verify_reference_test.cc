@@ -88,7 +88,7 @@ TEST(VerifyReferenceEncoderTest, EncodersOfEveryStepAreAllowedTheSame) {
   std::vector<double> allowed[2];
   for (const bool every_step : {false, true}) {
     if (every_step) {
-      options.compile.passes = *ParsePassList(
+      options.passes = *ParsePassList(
           "recognise-attention,remove-kv-expansion,merge-projections,split-rows,cache-kv,"
           "narrow-outputs,fuse");
     }

@@ -27,7 +27,7 @@ class CompiledFixture {
     options.targets.resize(1);
     options.targets[0].page_tokens = page_tokens;
     options.targets[0].kv_dtype = DType::kF32;
-    if (!passes.empty()) options.compile.passes = *ParsePassList(passes);
+    if (!passes.empty()) options.passes = *ParsePassList(passes);
     auto assembled = AssemblePlan(options);
     EXPECT_TRUE(assembled.ok()) << assembled.status();
     if (!assembled.ok()) return;

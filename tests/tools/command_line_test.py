@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Habits of the command line: exit codes, the form of errors, stdout and stderr, what happens to files."""
 import contextlib
+import json
 import os
 import pathlib
 import resource
@@ -259,6 +260,54 @@ class OptTest(QuireTest):
     def test_no_pass_at_all(self):
         (self.folder / "f.qir").write_text(self.TEXT)
         self.assertEqual(self.quire("compile", "f.qir", "--passes=", "--emit=ir")[0], self.TEXT)
+
+    def test_passes_that_lowering_needs_are_named(self):
+        all_passes = self.quire("dump", "--passes-table")[0].splitlines()[2:]
+        all_passes = [line.split("|")[1].strip() for line in all_passes]
+        needed = {"recognise-attention", "cache-kv", "narrow-outputs", "fuse"}
+        for name in ("story", "dates"):
+            model = quire_test.ROOT / "models/demo" / name
+
+            def refused(passes):
+                error = self.error("compile", model, "-o", "x.qplan", "--passes=" + ",".join(passes), code=USAGE)
+                self.assertRegex(error, "^error: quire compile: --passes (leaves out|is in an order)")
+                fix = error.splitlines()[-1].removeprefix("  fix: --passes=").split(",")
+                self.quire("compile", model, "-o", "y.qplan", "--force", "--passes=" + ",".join(fix))
+                missing = {line.split(": ")[1] for line in error.splitlines() if line.startswith("  missing: ")}
+                self.assertEqual(missing | set(passes), set(fix))
+                return missing
+
+            for left_out in all_passes:
+                rest = [each for each in all_passes if each != left_out]
+                if left_out in needed:
+                    self.assertEqual(refused(rest), {left_out})
+                else:
+                    self.quire("compile", model, "-o", "x.qplan", "--passes=" + ",".join(rest))
+                    (self.folder / "x.qplan").unlink()
+            self.assertEqual(refused([]), needed | ({"split-phases"} if name == "dates" else set()))
+            self.assertEqual(refused(["fuse", "cache-kv"]), {"recognise-attention", "narrow-outputs"} |
+                             ({"split-phases"} if name == "dates" else set()))
+            self.assertEqual(refused(all_passes[::-1]), set())
+
+    def test_a_plan_is_lowered_again_by_its_passes(self):
+        def passes_of(plan):
+            out, _ = self.quire("dump", plan, "--output=passes", "--format=json")
+            return [line["pass"] for line in json.loads(out)]
+
+        few = ["recognise-attention", "cache-kv", "narrow-outputs", "fuse"]
+        self.story("few.qplan", "--passes=" + ",".join(few))
+        _, err = self.quire("compile", "few.qplan", "-o", "again.qplan")
+        self.assertIn(f"note       lowered as the plan was: --passes={','.join(few)}\n", err)
+        self.assertEqual(passes_of("again.qplan"), passes_of("few.qplan"))
+        self.quire("compile", "again.qplan", "-o", "cuda.qplan", "--target=cuda")
+        self.assertEqual([name for name in passes_of("cuda.qplan") if name in few], few)
+        self.assertNotIn("merge-projections", passes_of("cuda.qplan"))
+        more = [*few[:1], "merge-projections", *few[1:]]
+        self.quire("compile", "again.qplan", "-o", "more.qplan", "--passes=" + ",".join(more))
+        self.assertIn("merge-projections", passes_of("more.qplan"))
+        # All, where nobody asked for some.
+        _, err = self.quire("compile", self.story(), "-o", "all.qplan")
+        self.assertNotIn("--passes", err)
 
     def test_emit_is_for_texts(self):
         write_llama(self.folder / "model")
