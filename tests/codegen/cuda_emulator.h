@@ -4,8 +4,10 @@
 // Every thread of a block is a fiber; blocks run one after another. What a wrong kernel could get
 // away with is made to fail: fibers run in a random order between synchronisations; an asynchronous
 // copy lands at a random time, at once or as late as its group allows; shared memory begins as
-// NaNs; what the prior grid writes may not be copied before WaitForPriorGrid. The tensor core and
-// the special functions are the exact models, so results have a GPU's bits.
+// NaNs; what the prior grid writes may not be copied before WaitForPriorGrid; products of
+// warpgroups read shared memory as it was when last fenced, and all threads of a warpgroup have to
+// run the same ones. The tensor core and the special functions are the exact models, so results
+// have a GPU's bits.
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_EMULATOR_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_EMULATOR_H_
 
@@ -35,6 +37,7 @@
 namespace quire::emulated {
 
 constexpr int kWarpThreads = 32;
+constexpr int kWarpgroupThreads = 128;
 
 struct Bf16 {
   uint16_t bits;
@@ -90,6 +93,7 @@ struct Fiber {
   const Counter* waits_for = nullptr;
   uint64_t waits_until = 0;
   uint64_t warp_operations = 0;
+  size_t warpgroup_operations = 0;
   std::deque<std::vector<Copy>> groups = {{}};  // late copies; the last group is open
   std::deque<std::vector<std::function<void()>>> products = {{}};  // of a warpgroup; likewise
 };
@@ -100,15 +104,23 @@ struct Warp {
   Counter arrivals;
 };
 
+// The products that its threads begin, commit and wait for, in order: what the first thread to come
+// to each did.
+struct Warpgroup {
+  std::vector<std::vector<uint64_t>> operations;
+};
+
 struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
+  std::vector<Warpgroup> warpgroups;
   std::map<int, Counter> barriers;
   std::map<uint32_t, PhaseBarrier> phase_barriers;  // by address
   std::vector<std::function<void()>> late;          // to happen at any time
   std::vector<uint8_t> memory;
   uint8_t* shared = nullptr;
   size_t shared_bytes = 0;
+  std::vector<uint8_t> fenced;  // shared memory as products of warpgroups see it
   Index block, grid;
   const uint8_t* prior_begin = nullptr;  // what the prior grid writes
   const uint8_t* prior_end = nullptr;
@@ -161,10 +173,12 @@ inline void RunBlock(const Launch& launch, int index, const std::function<void()
   state.shared = reinterpret_cast<uint8_t*>(
       (reinterpret_cast<uintptr_t>(state.memory.data()) + 1023) & ~uintptr_t{1023});
   state.shared_bytes = launch.shared_bytes;
+  state.fenced.assign(launch.shared_bytes, 0xff);
   state.prior_begin = static_cast<const uint8_t*>(launch.prior_begin);
   state.prior_end = state.prior_begin + launch.prior_bytes;
   state.global = &launch.global;
   state.warps.resize(launch.threads / kWarpThreads);
+  state.warpgroups.resize((launch.threads + kWarpgroupThreads - 1) / kWarpgroupThreads);
   for (int i = 0; i < launch.threads; ++i) {
     state.fibers.push_back(std::make_unique<Fiber>());
     Fiber& fiber = *state.fibers.back();
@@ -190,6 +204,12 @@ inline void RunBlock(const Launch& launch, int index, const std::function<void()
     }
     if (all_finished) {
       if (!state.late.empty()) Fail("copies are under way at the end");
+      for (const auto& fiber : state.fibers) {
+        const Warpgroup& group = state.warpgroups[fiber->thread / kWarpgroupThreads];
+        if (fiber->warpgroup_operations == group.operations.size()) continue;
+        state.current = fiber.get();
+        Fail("others of its warpgroup ran further products");
+      }
       break;
     }
     state.current = nullptr;

@@ -1,7 +1,8 @@
 // The functions of codegen/cuda/kernels/hopper.cuh on the CPU. Include this after cuda_emulator.h.
 //
 // As late as synchronisation allows: a box lands at a random time, a product runs when it is waited
-// for and reads its operands then.
+// for and reads its operands then. What threads wrote to shared memory, or copied there without
+// boxes, products see only once it was fenced; by which thread, is not checked.
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_HOPPER_EMULATOR_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_HOPPER_EMULATOR_H_
 
@@ -13,8 +14,6 @@
 #define QUIRE_HOPPER_CUH_  // the kernels' own stays out
 
 namespace quire::emulated {
-
-constexpr int kWarpgroupThreads = 128;
 
 inline void EndPhases(PhaseBarrier& barrier) {
   if (barrier.pending_arrivals != 0 || barrier.pending_bytes != 0) return;
@@ -77,6 +76,7 @@ inline void LandChunk(uint32_t to, const TensorMap& map, int64_t column, int64_t
       std::memcpy(chunk, static_cast<const uint8_t*>(map.base) + (row * map.columns + c) * 2, 2);
     }
   }
+  std::memcpy(block->fenced.data() + (chunk - 16 - block->shared), chunk - 16, 16);
 }
 inline void LandBytes(uint32_t address, int64_t bytes) {
   PhaseBarrier& barrier = BarrierAt(address);
@@ -139,7 +139,7 @@ inline void CopyRowPairs(uint32_t to, const TensorMap& map, int column, int row,
     LandBytes(barrier, map.box_rows * 128);
   });
 }
-inline void FenceShared() {}
+inline void FenceShared() { std::memcpy(block->fenced.data(), block->shared, block->shared_bytes); }
 
 // The address, the bytes of a group and of a panel, each in units of 16, at bits 0, 16 and 32.
 using Operand = uint64_t;
@@ -155,13 +155,30 @@ inline uint16_t OperandElement(Operand operand, int row, int column) {
                                     static_cast<uint32_t>(column / 64) * field(32) +
                                     static_cast<uint32_t>(row % 8 * 128 + column % 64 * 2));
   uint16_t element;
-  std::memcpy(&element, At(address & ~15u) + address % 16, 2);
+  const uint8_t* unit = block->fenced.data() + (At(address & ~15u) - block->shared);
+  std::memcpy(&element, unit + address % 16, 2);
   return element;
 }
-inline void BeginProducts() {}
-inline void CommitProducts() { block->current->products.emplace_back(); }
+// What the thread does is what all of its warpgroup have to do.
+inline void OfWarpgroup(std::vector<uint64_t> operation) {
+  Fiber& fiber = *block->current;
+  Warpgroup& group = block->warpgroups[static_cast<size_t>(fiber.thread / kWarpgroupThreads)];
+  const size_t number = fiber.warpgroup_operations++;
+  if (number == group.operations.size()) {
+    group.operations.push_back(std::move(operation));
+  } else if (group.operations[number] != operation) {
+    Fail("threads of a warpgroup run different products");
+  }
+}
+enum WarpgroupOperation : uint64_t { kBegin, kCommit, kWait, kProduct, kRowProduct };
+inline void BeginProducts() { OfWarpgroup({kBegin}); }
+inline void CommitProducts() {
+  OfWarpgroup({kCommit});
+  block->current->products.emplace_back();
+}
 template <int kPending>
 void WaitForProducts() {
+  OfWarpgroup({kWait, kPending});
   auto& groups = block->current->products;
   while (groups.size() > kPending + 1) {
     for (const auto& run : groups.front()) run();
@@ -195,6 +212,7 @@ float Step(const uint16_t* a, const uint16_t* b, float c) {
 template <typename T, int kColumns, int kTransposed = 0>
 struct WarpgroupProduct {
   static void Run(float* sums, Operand a, Operand b, bool accumulate) {
+    OfWarpgroup({kProduct, kColumns, kTransposed, a, b, accumulate});
     const int thread = block->current->thread % kWarpgroupThreads;
     block->current->products.back().push_back([=] {
       const auto row = [](Operand operand, int r, uint16_t* elements) {
@@ -217,6 +235,7 @@ struct WarpgroupProduct {
 template <typename T, int kColumns, int kTransposed>
 struct WarpgroupRowProduct {
   static void Run(float* sums, const uint32_t (&a)[4], Operand b, bool accumulate) {
+    OfWarpgroup({kRowProduct, kColumns, kTransposed, b, accumulate});
     struct Lane {
       const uint32_t* a;
       uint16_t rows[2][16];  // of all four lanes that share them
