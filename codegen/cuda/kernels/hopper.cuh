@@ -232,28 +232,20 @@ struct WarpgroupProduct;
                    : "l"(a.word()), "l"(b.word()), "r"(static_cast<int>(accumulate)));         \
     }                                                                                          \
   };
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 16, 0, 8, "8", "9", "10")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 16, 0, 8, "8", "9", "10")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 0, 16, "16", "17", "18")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 0, 16, "16", "17", "18")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 0, 32, "32", "33", "34")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 96, 0, 48, "48", "49", "50")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 96, 0, 48, "48", "49", "50")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 0, 64, "64", "65", "66")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 0, 64, "64", "65", "66")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 192, 0, 96, "96", "97", "98")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 192, 0, 96, "96", "97", "98")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 256, 0, 128, "128", "129", "130")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 256, 0, 128, "128", "129", "130")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 8, 1, 4, "4", "5", "6")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 32, 1, 16, "16", "17", "18")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 32, 1, 16, "16", "17", "18")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 64, 1, 32, "32", "33", "34")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34")
-QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", 128, 1, 64, "64", "65", "66")
-QUIRE_WARPGROUP_PRODUCT(F16, "f16", 128, 1, 64, "64", "65", "66")
+#define QUIRE_WARPGROUP_PRODUCTS(...)                \
+  QUIRE_WARPGROUP_PRODUCT(Bf16, "bf16", __VA_ARGS__) \
+  QUIRE_WARPGROUP_PRODUCT(F16, "f16", __VA_ARGS__)
+QUIRE_WARPGROUP_PRODUCTS(16, 0, 8, "8", "9", "10")
+QUIRE_WARPGROUP_PRODUCTS(32, 0, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCTS(64, 0, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCTS(96, 0, 48, "48", "49", "50")
+QUIRE_WARPGROUP_PRODUCTS(128, 0, 64, "64", "65", "66")
+QUIRE_WARPGROUP_PRODUCTS(192, 0, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCTS(256, 0, 128, "128", "129", "130")
+QUIRE_WARPGROUP_PRODUCTS(8, 1, 4, "4", "5", "6")
+QUIRE_WARPGROUP_PRODUCTS(32, 1, 16, "16", "17", "18")
+QUIRE_WARPGROUP_PRODUCTS(64, 1, 32, "32", "33", "34")
+QUIRE_WARPGROUP_PRODUCTS(128, 1, 64, "64", "65", "66")
 
 // Two numbers of f8e4m3, side by side as elements are: 16 pairs are 32 k of one product, whose sum
 // the tensor core keeps to fewer bits than that of 16-bit elements.
@@ -298,20 +290,16 @@ struct WarpgroupRowProduct;
                      "r"(static_cast<int>(accumulate)));                                       \
     }                                                                                          \
   };
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 8, 1, 4, "4", "5", "6", "7", "8", "9")
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 16, 1, 8, "8", "9", "10", "11", "12", "13")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 16, 1, 8, "8", "9", "10", "11", "12", "13")
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 32, 1, 16, "16", "17", "18", "19", "20", "21")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 32, 1, 16, "16", "17", "18", "19", "20", "21")
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 1, 32, "32", "33", "34", "35", "36", "37")
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 64, 0, 32, "32", "33", "34", "35", "36", "37")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 64, 0, 32, "32", "33", "34", "35", "36", "37")
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 128, 0, 64, "64", "65", "66", "67", "68", "69")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 128, 0, 64, "64", "65", "66", "67", "68", "69")
-QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", 128, 1, 64, "64", "65", "66", "67", "68", "69")
-QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", 128, 1, 64, "64", "65", "66", "67", "68", "69")
+#define QUIRE_WARPGROUP_ROW_PRODUCTS(...)                \
+  QUIRE_WARPGROUP_ROW_PRODUCT(Bf16, "bf16", __VA_ARGS__) \
+  QUIRE_WARPGROUP_ROW_PRODUCT(F16, "f16", __VA_ARGS__)
+QUIRE_WARPGROUP_ROW_PRODUCTS(8, 1, 4, "4", "5", "6", "7", "8", "9")
+QUIRE_WARPGROUP_ROW_PRODUCTS(16, 1, 8, "8", "9", "10", "11", "12", "13")
+QUIRE_WARPGROUP_ROW_PRODUCTS(32, 1, 16, "16", "17", "18", "19", "20", "21")
+QUIRE_WARPGROUP_ROW_PRODUCTS(64, 1, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCTS(64, 0, 32, "32", "33", "34", "35", "36", "37")
+QUIRE_WARPGROUP_ROW_PRODUCTS(128, 0, 64, "64", "65", "66", "67", "68", "69")
+QUIRE_WARPGROUP_ROW_PRODUCTS(128, 1, 64, "64", "65", "66", "67", "68", "69")
 
 // Registers of each thread of this warpgroup from here on; the block's must not exceed its
 // launch's.

@@ -143,34 +143,26 @@ DEVICE float ToFloat(F16 x) {
 // Two f32 rounded to nearest even into one word, `low` in its low half.
 template <typename T>
 DEVICE uint32_t Pack(float low, float high);
-template <>
-DEVICE uint32_t Pack<Bf16>(float low, float high) {
-  uint32_t word;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
-}
-template <>
-DEVICE uint32_t Pack<F16>(float low, float high) {
-  uint32_t word;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
-}
-
 // The larger of each of two pairs.
 template <typename T>
 DEVICE uint32_t MaxOfPairs(uint32_t a, uint32_t b);
-template <>
-DEVICE uint32_t MaxOfPairs<Bf16>(uint32_t a, uint32_t b) {
-  uint32_t larger;
-  asm("max.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
-  return larger;
-}
-template <>
-DEVICE uint32_t MaxOfPairs<F16>(uint32_t a, uint32_t b) {
-  uint32_t larger;
-  asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
-  return larger;
-}
+
+// `type`: the element's name in PTX.
+#define QUIRE_PAIRS(element, type)                                               \
+  template <>                                                                    \
+  DEVICE uint32_t Pack<element>(float low, float high) {                         \
+    uint32_t word;                                                               \
+    asm("cvt.rn." type "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low)); \
+    return word;                                                                 \
+  }                                                                              \
+  template <>                                                                    \
+  DEVICE uint32_t MaxOfPairs<element>(uint32_t a, uint32_t b) {                  \
+    uint32_t larger;                                                             \
+    asm("max." type "x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));           \
+    return larger;                                                               \
+  }
+QUIRE_PAIRS(Bf16, "bf16")
+QUIRE_PAIRS(F16, "f16")
 
 // Each of two pairs times each of two others; subnormals kept.
 template <typename T>
@@ -232,22 +224,17 @@ DEVICE void StoreGlobal(T* to, T value) {
 // two times 8 k give different bits. Lane 4g+t holds d rows g, g+8, columns 2t, 2t+1.
 template <typename T>
 DEVICE void Mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
-template <>
-DEVICE void Mma<Bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-template <>
-DEVICE void Mma<F16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+#define QUIRE_MMA(element, type)                                                              \
+  template <>                                                                                 \
+  DEVICE void Mma<element>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { \
+    asm volatile(                                                                             \
+        "mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                        \
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                     \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                      \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                      \
+  }
+QUIRE_MMA(Bf16, "bf16")
+QUIRE_MMA(F16, "f16")
 
 // Four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l%8 of matrix l/8, and
 // receives of each matrix row lane/4 the elements 2(lane%4) and the next.
