@@ -12,7 +12,7 @@
 #ifndef QUIRE_ATTENTION_WARPGROUP_CUH_
 #define QUIRE_ATTENTION_WARPGROUP_CUH_
 
-#include "attention_ring.cuh"
+#include "attention_bring.cuh"
 #include "attention_steps.cuh"
 
 // One of warpgroups 1 and 2.
@@ -349,7 +349,7 @@ struct AttentionWarpgroup {
   // `query` is a map of q where AttentionRing::kQueryBoxes.
   static DEVICE void Run(const AttentionOperands& operands, const TensorMap& layer,
                          const TensorMap& query) {
-    Ring::RunBlock(operands, layer, query, [](const Ring& ring, int consumer) {
+    AttentionBringer::RunBlock(operands, layer, query, [](const Ring& ring, int consumer) {
       AttentionWarpgroup{ring, consumer}.Consume();
     });
   }

@@ -8,7 +8,7 @@
 #ifndef QUIRE_ATTENTION_WIDE_CUH_
 #define QUIRE_ATTENTION_WIDE_CUH_
 
-#include "attention_ring.cuh"
+#include "attention_bring.cuh"
 #include "attention_steps.cuh"
 
 // One of warpgroups 1 and 2.
@@ -289,8 +289,9 @@ struct AttentionWide {
   // `query` is a map of q where AttentionRing::kQueryBoxes.
   static DEVICE void Run(const AttentionOperands& operands, const TensorMap& layer,
                          const TensorMap& query) {
-    Ring::RunBlock(operands, layer, query,
-                   [](const Ring& ring, int consumer) { AttentionWide{ring, consumer}.Consume(); });
+    AttentionBringer::RunBlock(operands, layer, query, [](const Ring& ring, int consumer) {
+      AttentionWide{ring, consumer}.Consume();
+    });
   }
 };
 
