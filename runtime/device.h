@@ -113,9 +113,12 @@ class Program {
   // Whether it reads what another program left in encoder_pages.
   virtual bool reads_encoder() const { return false; }
   // As Run, but tells of each row of logits only what a greedy choice needs, which is less to bring
-  // from a device. Where finds_greatest() says that it can; otherwise UNIMPLEMENTED.
+  // from a device. Where finds_greatest() says that it can; otherwise UNIMPLEMENTED, here and
+  // below.
   virtual absl::Status RunGreedy(const Step& step, PagePool& pool,
                                  absl::Span<GreatestLogit> greatest);
+  // Row `row` of the logits of the last step, which RunGreedy left on the device: [V].
+  virtual absl::Status ReadLogits(size_t row, absl::Span<float> logits);
   virtual bool finds_greatest() const { return false; }
   // As Run, launch by launch: slow, for tools. UNIMPLEMENTED on a device that cannot.
   virtual absl::Status RunWatched(const Step& step, PagePool& pool, absl::Span<float> logits,

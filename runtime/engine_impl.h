@@ -3,6 +3,7 @@
 #define QUIRE_RUNTIME_ENGINE_IMPL_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runtime/sampler.h"
 #include "runtime/scheduler.h"
 #include "runtime/sequence.h"
+#include "runtime/token_rules.h"
 
 namespace quire {
 
@@ -39,8 +41,13 @@ struct Engine::Impl {
   // `row` of the step's results.
   absl::Status Advance(Sequence* sequence, size_t row, std::vector<TokenEvent>* events);
   absl::Status ChooseToken(Sequence* sequence, size_t row, std::vector<TokenEvent>* events);
-  absl::StatusOr<Choice> Choose(const Sequence& sequence, size_t row);
-  absl::Span<const float> LogitsOf(size_t row) const;
+  // In `choice` is, too, why there is none; an error is the device's.
+  absl::Status Choose(const Sequence& sequence, size_t row, absl::StatusOr<Choice>* choice);
+  // By the greatest logit alone, where that suffices.
+  std::optional<absl::StatusOr<Choice>> ChooseByGreatest(const SamplingParams& sampling,
+                                                         const TokenRules& rules, size_t row) const;
+  // Valid until the next row's.
+  absl::StatusOr<absl::Span<const float>> LogitsOf(size_t row);
   FinishReason Append(Sequence* sequence, TokenEvent* event) const;
   // An event without a token that ends the sequence, and the samples still to be forked off it; the
   // sequence is destroyed.
@@ -75,7 +82,7 @@ struct Engine::Impl {
   std::vector<int32_t> ids, positions, logit_rows;
   std::vector<SequenceRows> sequence_rows;
   bool is_greedy = false;               // `greatest` has the results, else `logits`
-  std::vector<float> logits;            // [R, V]
+  std::vector<float> logits;            // [R, V], or the row at hand of those on the device
   std::vector<GreatestLogit> greatest;  // [R]
 };
 

@@ -15,9 +15,10 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// Biases of logits; the latter is beyond all of them.
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-constexpr float kForced = 1e30f;
+
+// Of so many rows of logits, reading one alone takes less than reading all.
+constexpr size_t kRowsForOne = 8;
 
 }  // namespace
 
@@ -86,9 +87,12 @@ absl::Status Engine::Impl::Step(std::vector<TokenEvent>* events) {
   for (const auto& [sequence, rows] : scheduled) {
     if (sequence->tokens_due() > 0) continue;
     const size_t logits_row = row++;
-    QUIRE_RETURN_IF_ERROR(sequence->beams == nullptr
-                              ? Advance(sequence, logits_row, events)
-                              : AdvanceBeam(sequence, LogitsOf(logits_row), events));
+    if (sequence->beams == nullptr) {
+      QUIRE_RETURN_IF_ERROR(Advance(sequence, logits_row, events));
+      continue;
+    }
+    QUIRE_ASSIGN_OR_RETURN(const absl::Span<const float> row_logits, LogitsOf(logits_row));
+    QUIRE_RETURN_IF_ERROR(AdvanceBeam(sequence, row_logits, events));
   }
   return absl::OkStatus();
 }
@@ -174,7 +178,7 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
   positions.clear();
   logit_rows.clear();
   sequence_rows.clear();
-  is_greedy = model.program->finds_greatest();
+  size_t whole_rows = 0;  // of logits, that are looked at
   for (const auto& [sequence, rows] : scheduled) {
     SequenceRows& part = sequence_rows.emplace_back();
     part.first_row = static_cast<int32_t>(ids.size());
@@ -192,8 +196,10 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
     }
     if (rows != sequence->tokens_due()) continue;
     logit_rows.push_back(part.first_row + rows - 1);
-    is_greedy &= sequence->beams == nullptr && NeedsOnlyGreatest(sequence->request->sampling);
+    if (sequence->beams != nullptr || !IsGreedy(sequence->request->sampling)) ++whole_rows;
   }
+  // A few are read one by one.
+  is_greedy = model.program->finds_greatest() && whole_rows <= logit_rows.size() / kRowsForOne;
   // Programs are planned for one row of logits or more.
   if (logit_rows.empty()) logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
   ++counters.steps;
@@ -223,35 +229,57 @@ absl::Status Engine::Impl::Advance(Sequence* sequence, size_t row,
   return absl::OkStatus();
 }
 
-absl::Span<const float> Engine::Impl::LogitsOf(size_t row) const {
+absl::StatusOr<absl::Span<const float>> Engine::Impl::LogitsOf(size_t row) {
   const auto vocabulary = static_cast<size_t>(model.vocabulary);
-  return absl::MakeConstSpan(logits).subspan(row * vocabulary, vocabulary);
+  if (!is_greedy) return absl::MakeConstSpan(logits).subspan(row * vocabulary, vocabulary);
+  logits.resize(vocabulary);
+  QUIRE_RETURN_IF_ERROR(model.program->ReadLogits(row, absl::MakeSpan(logits)));
+  return absl::MakeConstSpan(logits);
 }
 
-absl::StatusOr<Choice> Engine::Impl::Choose(const Sequence& sequence, size_t row) {
+std::optional<absl::StatusOr<Choice>> Engine::Impl::ChooseByGreatest(const SamplingParams& sampling,
+                                                                     const TokenRules& rules,
+                                                                     size_t row) const {
+  if (!is_greedy || !IsGreedy(sampling)) return std::nullopt;
+  Choice choice;
+  const bool is_forced = rules.forced >= 0 && greatest[row].is_sound != 0;
+  const absl::StatusOr<int32_t> id = is_forced ? rules.forced : ChooseGreedily(greatest[row]);
+  if (!id.ok()) return id.status();
+  if (!is_forced && Contains(rules.forbidden, *id)) return std::nullopt;
+  choice.token.id = *id;
+  return choice;
+}
+
+absl::Status Engine::Impl::Choose(const Sequence& sequence, size_t row,
+                                  absl::StatusOr<Choice>* choice) {
   const Request& request = *sequence.request;
-  if (is_greedy) {
-    Choice choice;
-    QUIRE_ASSIGN_OR_RETURN(choice.token.id, ChooseGreedily(greatest[row]));
-    return choice;
+  TokenRules rules;
+  if (HasRules(request.sampling)) {
+    rules = RulesOf(request.sampling,
+                    {sequence.ids, sequence.prompt_tokens, request.max_tokens,
+                     request.ignore_eos ? absl::Span<const int32_t>() : model.eos_ids});
   }
-  const TokenRules rules =
-      RulesOf(request.sampling, {sequence.ids, sequence.prompt_tokens, request.max_tokens,
-                                 request.ignore_eos ? absl::Span<const int32_t>() : model.eos_ids});
+  if (auto chosen = ChooseByGreatest(request.sampling, rules, row)) {
+    *choice = *std::move(chosen);
+    return absl::OkStatus();
+  }
   SamplingParams ruled;
   const bool has_rules = rules.forced >= 0 || !rules.forbidden.empty();
   if (has_rules) {
     ruled = request.sampling;
     for (const int32_t id : rules.forbidden) ruled.logit_bias.emplace_back(id, kForbidden);
-    if (rules.forced >= 0) ruled.logit_bias = {{rules.forced, kForced}};
+    if (rules.forced >= 0) ruled.logit_bias = {{rules.forced, kForcedBias}};
   }
-  return sampler.Choose(has_rules ? ruled : request.sampling, LogitsOf(row), sequence.counts,
-                        sequence.ids.size(), static_cast<uint32_t>(sequence.sample));
+  QUIRE_ASSIGN_OR_RETURN(const absl::Span<const float> row_logits, LogitsOf(row));
+  *choice = sampler.Choose(has_rules ? ruled : request.sampling, row_logits, sequence.counts,
+                           sequence.ids.size(), static_cast<uint32_t>(sequence.sample));
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Impl::ChooseToken(Sequence* sequence, size_t row,
                                        std::vector<TokenEvent>* events) {
-  auto choice = Choose(*sequence, row);
+  absl::StatusOr<Choice> choice = Choice();
+  QUIRE_RETURN_IF_ERROR(Choose(*sequence, row, &choice));
   if (!choice.ok()) {
     return End(sequence, FinishReason::kFailed, choice.status().message(), events);
   }

@@ -94,10 +94,8 @@ absl::Status CheckSampling(const SamplingParams& params, int32_t vocabulary) {
   return absl::OkStatus();
 }
 
-bool NeedsOnlyGreatest(const SamplingParams& params) {
+bool IsGreedy(const SamplingParams& params) {
   return params.temperature == 0 && !ReadsCounts(params) && params.logit_bias.empty() &&
-         params.begin_suppressed.empty() && params.no_repeat_ngram == 0 && params.min_length == 0 &&
-         params.min_new_tokens == 0 && params.forced_bos < 0 && params.forced_eos < 0 &&
          !params.logprobs && params.top_logprobs == 0;
 }
 
@@ -197,7 +195,8 @@ void Sampler::Adjust(const SamplingParams& params, const TokenCounts& counts) {
     }
   }
   for (const auto& [id, bias] : params.logit_bias) {
-    if (double* const logit = Find(id)) *logit += bias;
+    double* const logit = Find(id);
+    if (logit != nullptr) *logit = bias == kForcedBias ? bias : *logit + bias;
   }
 }
 

@@ -72,8 +72,12 @@ class Sampler {
   double greatest_ = 0;            // of kept_
 };
 
-// Whether a choice needs no more of the logits than the greatest; then ChooseGreedily makes it.
-bool NeedsOnlyGreatest(const SamplingParams& params);
+// Bias of a token that is chosen, whatever its logit is; greater than that of any request.
+inline constexpr float kForcedBias = 1e30f;
+
+// Whether a choice is of the greatest logit, among the tokens that rules allow, and nothing else is
+// wanted; without rules, or where they allow it, ChooseGreedily makes it.
+bool IsGreedy(const SamplingParams& params);
 absl::StatusOr<int32_t> ChooseGreedily(const GreatestLogit& greatest);
 
 // Whether penalties of `params` read TokenCounts.

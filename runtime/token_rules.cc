@@ -19,6 +19,11 @@ void ForbidRuns(absl::Span<const int32_t> ids, size_t length, std::vector<int32_
 
 }  // namespace
 
+bool HasRules(const SamplingParams& params) {
+  return !params.begin_suppressed.empty() || params.no_repeat_ngram > 0 || params.min_length > 0 ||
+         params.min_new_tokens > 0 || params.forced_bos >= 0 || params.forced_eos >= 0;
+}
+
 TokenRules RulesOf(const SamplingParams& params, const TokenHistory& history) {
   TokenRules rules;
   const auto length = static_cast<int32_t>(history.ids.size());

@@ -16,6 +16,9 @@ struct TokenRules {
   int32_t forced = -1;  // -1: none; wins over what is forbidden
 };
 
+// Whether there may be any.
+bool HasRules(const SamplingParams& params);
+
 // What the rules look at.
 struct TokenHistory {
   absl::Span<const int32_t> ids;  // prompt and output

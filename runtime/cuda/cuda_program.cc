@@ -29,24 +29,35 @@ absl::StatusOr<std::unique_ptr<PagePool>> CudaProgram::CreatePool(int32_t pages)
 
 absl::Status CudaProgram::Run(const Step& step, PagePool& pool, absl::Span<float> logits) {
   QUIRE_ASSIGN_OR_RETURN(const Key key, Start(step, pool, logits.size()));
-  return BringLogits(key, logits);
+  return BringLogits(key, 0, logits);
 }
 
-absl::Status CudaProgram::BringLogits(const Key& key, absl::Span<float> logits) {
+absl::Status CudaProgram::BringLogits(const Key& key, size_t first_row, absl::Span<float> logits) {
   // Who reads what encode leaves comes after it in the stream.
   if (!forms_.result.has_value()) return absl::OkStatus();
-  return Bring(logits.data(),
-               arena_.at() + static_cast<uint64_t>(
-                                 Evaluate(forms_.buffers[*forms_.result], key.first, key.second)),
+  const size_t row_bytes = static_cast<size_t>(limits_.vocabulary) * sizeof(float);
+  const int64_t begin = Evaluate(forms_.buffers[*forms_.result], key.first, key.second);
+  return Bring(logits.data(), arena_.at() + static_cast<uint64_t>(begin) + first_row * row_bytes,
                logits.size() * sizeof(float));
+}
+
+absl::Status CudaProgram::ReadLogits(size_t row, absl::Span<float> logits) {
+  if (row >= left_rows_ || static_cast<int64_t>(logits.size()) != limits_.vocabulary) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("logits of row ", row, "\n  allowed: rows up to ", left_rows_,
+                     " of the last greedy step, all ", limits_.vocabulary, " of one"));
+  }
+  QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
+  return BringLogits(left_, row, logits);
 }
 
 absl::Status CudaProgram::RunGreedy(const Step& step, PagePool& pool,
                                     absl::Span<GreatestLogit> greatest) {
   if (!finds_greatest_) return Program::RunGreedy(step, pool, greatest);
   const size_t logit_floats = greatest.size() * static_cast<size_t>(limits_.vocabulary);
-  QUIRE_RETURN_IF_ERROR(Start(step, pool, logit_floats).status());
+  QUIRE_ASSIGN_OR_RETURN(left_, Start(step, pool, logit_floats));
   QUIRE_RETURN_IF_ERROR(Wait());
+  left_rows_ = greatest.size();
   std::copy_n(reinterpret_cast<const GreatestLogit*>(greatest_.data()), greatest.size(),
               greatest.data());
   return absl::OkStatus();
@@ -107,6 +118,7 @@ absl::StatusOr<CudaProgram::Prepared> CudaProgram::Prepare(const Step& step, Pag
   }
   QUIRE_RETURN_IF_ERROR(context_.MakeCurrent());
   ++steps_;
+  left_rows_ = 0;
   const int64_t page_tokens = limits_.page_tokens;
   const int64_t T = BucketOf(static_cast<int64_t>(step.ids.size()));
   const int64_t R = BucketOf(std::max<int64_t>(1, static_cast<int64_t>(step.logit_rows.size())));

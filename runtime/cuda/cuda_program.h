@@ -56,6 +56,7 @@ class CudaProgram : public Program {
   absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
   absl::Status RunGreedy(const Step& step, PagePool& pool,
                          absl::Span<GreatestLogit> greatest) override;
+  absl::Status ReadLogits(size_t row, absl::Span<float> logits) override;
   bool reads_encoder() const override { return limits_.reads_encoder; }
   int64_t more_ids() const override { return limits_.more_ids(); }
   int64_t states_width() const override { return limits_.states_width; }
@@ -197,7 +198,8 @@ class CudaProgram : public Program {
   absl::Status Wait();
   // Until staged memory is free again.
   absl::Status WaitForStaged();
-  absl::Status BringLogits(const Key& key, absl::Span<float> logits);
+  // From row `first_row` on, of a step of these buckets.
+  absl::Status BringLogits(const Key& key, size_t first_row, absl::Span<float> logits);
   static bool HasWork(const Prepared& prepared, const Call& call);
   absl::Status Enqueue(const Prepared& prepared);
   absl::Status Enqueue(const Call& call);
@@ -226,6 +228,8 @@ class CudaProgram : public Program {
   CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_;
   PinnedMemory staged_block_, staged_states_, greatest_;
   bool is_under_way_ = false;  // a step that was not waited for
+  Key left_ = {0, 0};          // buckets of the step whose logits are still there
+  size_t left_rows_ = 0;       // of them
   CuEvent sent_ = nullptr;     // its block, where there is nothing to wait for
   bool has_asked_library_ = false;
   std::map<Key, Bucket> resolved_;

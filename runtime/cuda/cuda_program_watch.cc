@@ -101,7 +101,7 @@ absl::Status CudaProgram::RunWatched(const Step& step, PagePool& pool, absl::Spa
     QUIRE_RETURN_IF_ERROR(context_.Synchronize());
     QUIRE_RETURN_IF_ERROR(watcher(calls[i].launch, memory));
   }
-  return BringLogits(prepared.key, logits);
+  return BringLogits(prepared.key, 0, logits);
 }
 
 }  // namespace quire

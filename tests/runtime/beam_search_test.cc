@@ -146,7 +146,7 @@ TEST(TokenRulesTest, SuppressAtTheBegin) {
   EXPECT_THAT(forbidden(2, 1), UnorderedElementsAre(3, 7));
   EXPECT_THAT(forbidden(3, 1), IsEmpty());
   EXPECT_THAT(forbidden(2, 2), UnorderedElementsAre(3, 7));
-  EXPECT_FALSE(NeedsOnlyGreatest(params));
+  EXPECT_TRUE(HasRules(params));
   params = {};
   params.begin_suppressed = {20};
   EXPECT_TRUE(CheckSampling(params, 21).ok());

@@ -296,7 +296,17 @@ TEST(CudaProgramTest, GreedyChoicesAreThoseOfTheLogits) {
     EXPECT_EQ((*greatest)[row].id, expected.id);
     EXPECT_EQ((*greatest)[row].logit, expected.logit);
     EXPECT_EQ((*greatest)[row].is_sound, 1);
+    std::vector<float> left(vocabulary);
+    ASSERT_TRUE(rig.program->ReadLogits(row, absl::MakeSpan(left)).ok());
+    EXPECT_TRUE(std::equal(left.begin(), left.end(), logits->begin() + row * vocabulary));
   }
+  std::vector<float> left(vocabulary);
+  const absl::Status beyond = rig.program->ReadLogits(greatest->size(), absl::MakeSpan(left));
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kInvalidArgument) << beyond;
+  EXPECT_FALSE(rig.program->ReadLogits(0, absl::MakeSpan(left).first(3)).ok());
+  // Those of another step are gone.
+  ASSERT_TRUE(second.Append({{1}, {2}}).ok());
+  EXPECT_FALSE(rig.program->ReadLogits(0, absl::MakeSpan(left)).ok());
 }
 
 // Whatever function of the driver fails, at whichever call: an error, and nothing is left.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ir/status.h"
 #include "runtime/device.h"
 
 namespace quire::testing {
@@ -96,6 +97,23 @@ class FakeProgram : public Program {
     return absl::OkStatus();
   }
 
+  // As a device that keeps the logits, where `is_device`.
+  bool finds_greatest() const override { return is_device; }
+  absl::Status RunGreedy(const Step& step, PagePool& pool,
+                         absl::Span<GreatestLogit> greatest) override {
+    left_.resize(greatest.size() * vocabulary_);
+    QUIRE_RETURN_IF_ERROR(Run(step, pool, absl::MakeSpan(left_)));
+    for (size_t row = 0; row < greatest.size(); ++row) greatest[row] = GreatestOf(Left(row));
+    ++greedy_steps;
+    return absl::OkStatus();
+  }
+  absl::Status ReadLogits(size_t row, absl::Span<float> logits) override {
+    ++rows_read;
+    if (fail_at_row == rows_read) return absl::UnavailableError("the device went away");
+    std::copy_n(Left(row).begin(), logits.size(), logits.begin());
+    return absl::OkStatus();
+  }
+
   // The logits after `ids`, computed without pages.
   std::vector<float> LogitsAfter(const std::vector<int32_t>& ids) const {
     uint64_t hash = 17;
@@ -107,7 +125,9 @@ class FakeProgram : public Program {
 
   int64_t fail_at_step = -1;
   int32_t broken_token = -1;  // its logit is NaN after every seventh context
-  int64_t steps = 0;
+  bool is_device = false;
+  int64_t fail_at_row = -1;  // the n-th that is read
+  int64_t steps = 0, greedy_steps = 0, rows_read = 0;
   size_t most_rows = 0, most_sequences = 0;
 
  private:
@@ -122,7 +142,12 @@ class FakeProgram : public Program {
     if (broken_token >= 0 && hash % 7 == 0) logits[broken_token] = std::nanf("");
   }
 
+  absl::Span<const float> Left(size_t row) const {
+    return absl::MakeConstSpan(left_).subspan(row * vocabulary_, vocabulary_);
+  }
+
   int32_t vocabulary_, page_tokens_;
+  std::vector<float> left_;  // of the last greedy step
 };
 
 }  // namespace quire::testing
