@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -10,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "ir/file.h"
+#include "ir/file_errors.h"
 #include "ir/status.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -17,24 +18,14 @@
 namespace quire {
 namespace {
 
-absl::Status WriteText(const std::filesystem::path& path, absl::string_view text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (file.good()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path.string(), ": cannot write"));
-}
-
 absl::Status Dump(const Module& module, const std::string& dir, size_t number,
                   absl::string_view stage) {
   if (dir.empty()) return absl::OkStatus();
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) {
-    return absl::InvalidArgumentError(absl::StrCat(dir, ": cannot create: ", error.message()));
-  }
+  if (error) return CannotWrite(dir, "create", error.value());
   const std::string name = absl::StrFormat("%02d-%s.qir", number, std::string(stage));
-  return WriteText(std::filesystem::path(dir) / name, Print(module));
+  return WriteFile(JoinPath(dir, name), Print(module));
 }
 
 // INTERNAL with the path of a file that, run as its first line says, shows the failure.
@@ -46,8 +37,9 @@ absl::Status BrokenPromise(const PassDef& pass, const std::string& before, absl:
   if (dir.empty()) dir = std::filesystem::temp_directory_path(error);
   std::filesystem::create_directories(dir, error);
   const std::filesystem::path path = dir / absl::StrCat("reproduce-", pass.name, ".qir");
-  const absl::Status written = WriteText(
-      path, absl::StrCat("// RUN: quire compile %s --passes=", pass.name, " --emit=ir\n", before));
+  const absl::Status written = WriteFile(
+      path.string(),
+      absl::StrCat("// RUN: quire compile %s --passes=", pass.name, " --emit=ir\n", before));
   absl::Status status = absl::InternalError(absl::StrCat(pass.name, ": ", what));
   return written.ok() ? WithLine(status, "reproduce", path.string())
                       : WithLine(status, "ir", before);

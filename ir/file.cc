@@ -5,15 +5,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ir/file_errors.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -21,26 +23,37 @@ namespace {
 
 std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
-std::string FixOf(int error, absl::string_view path) {
-  if (error == EACCES) return "let this user read it";
-  if (error == EMFILE || error == ENFILE) return "allow more open files: ulimit -n";
-  return FixOfMissing(path);
-}
-
 }  // namespace
 
-std::string FixOfMissing(absl::string_view path) {
-  const std::string folder = FolderOf(path);
+absl::StatusOr<std::vector<std::string>> NamesIn(absl::string_view folder) {
   std::vector<std::string> names;
   std::error_code error;
-  std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error);
+  std::filesystem::directory_iterator entry{std::string(folder), error};
   for (const std::filesystem::directory_iterator end; !error && entry != end;
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  const std::string near = Nearest(path.substr(path.rfind('/') + 1), names);
-  return near.empty() ? "the name of what is there"
-                      : absl::StrCat("did you mean ", JoinPath(folder, near), "?");
+  if (error) return CannotRead(folder, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view text) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return CannotWrite(path, "create", errno);
+  int error = 0;
+  while (error == 0 && !text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written >= 0) text.remove_prefix(static_cast<size_t>(written));
+    if (written < 0 && errno != EINTR) error = errno;
+  }
+  // What is full may show only here.
+  if (close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  if (error == 0) error = errno;
+  unlink(temporary.c_str());
+  return CannotWrite(path, "write", error);
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(absl::string_view path) {
@@ -49,12 +62,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(absl::string_view path) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer; it has no effect on a regular
   // file.
   const int fd = open(file.path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    const int error = errno;
-    return WithLine(
-        absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", ErrnoText(error))), "fix",
-        FixOf(error, path));
-  }
+  if (fd < 0) return CannotRead(path, errno);
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   struct stat status = {};
   if (fstat(fd, &status) != 0) {

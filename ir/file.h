@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -45,12 +46,16 @@ class MappedFile {
   absl::Span<const uint8_t> bytes_;  // empty, and nothing mapped, for an empty file
 };
 
+// kMissing: or in a folder that this user may not enter.
 enum class PathKind { kMissing, kFile, kDirectory, kOther };
 PathKind KindOfPath(absl::string_view path);
 
-// What to do about a path that is not there: "did you mean NEAR?", where its folder has something
-// of such a name.
-std::string FixOfMissing(absl::string_view path);
+// The names in a folder, sorted. INVALID_ARGUMENT when it cannot be listed.
+absl::StatusOr<std::vector<std::string>> NamesIn(absl::string_view folder);
+
+// Writes `path` anew, or leaves what is there: the text goes to a file beside it that gets the name
+// at the end. Errors: those of CannotWrite (ir/file_errors.h).
+absl::Status WriteFile(const std::string& path, absl::string_view text);
 
 // `directory`/`name`; `name` alone when `directory` is empty.
 std::string JoinPath(absl::string_view directory, absl::string_view name);

@@ -4,10 +4,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ir/file_errors.h"
 #include "ir/op.h"
 #include "ir/plan_check.h"
 #include "ir/plan_format.h"
@@ -40,7 +40,9 @@ absl::StatusOr<PlanWriter> PlanWriter::Create(absl::string_view path,
                                               const PlanWriteOptions& options) {
   const PathKind kind = KindOfPath(path);
   if (kind == PathKind::kDirectory || kind == PathKind::kOther) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, kind == PathKind::kDirectory ? ": is a folder" : ": is not a file",
+                     "\n  fix: the name of a file"));
   }
   // Refused here, before hours of packing, and again when the file is published.
   if (kind == PathKind::kFile && !options.force) return Exists(path);
@@ -82,13 +84,7 @@ void PlanWriter::Discard() {
 }
 
 absl::Status PlanWriter::Failed(absl::string_view action) const {
-  const int error = errno;
-  const std::string message =
-      absl::StrCat(path_, ": cannot ", action, ": ", std::generic_category().message(error));
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    return absl::ResourceExhaustedError(message);
-  }
-  return absl::InvalidArgumentError(message);
+  return CannotWrite(path_, action, errno);
 }
 
 absl::Status PlanWriter::Write(const void* data, size_t data_bytes) {

@@ -1,5 +1,8 @@
 #include "runtime/weights.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -61,9 +64,13 @@ struct TensorFiles::Impl {
     const plan::WeightFileT& expected = *plan.files[index];
     auto opened = MappedFile::Open(PathOf(expected));
     if (!opened.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat(opened.status().message(),
-                                                        "\n  expected: weights of the plan, ",
-                                                        expected.bytes, " bytes", kFix));
+      // The fix comes last: of a file that is not there, where it may be.
+      absl::string_view said = opened.status().message();
+      const size_t fix = said.find("\n  fix: ");
+      const bool is_gone = access(PathOf(expected).c_str(), F_OK) != 0 && errno == ENOENT;
+      return absl::FailedPreconditionError(
+          absl::StrCat(said.substr(0, fix), "\n  expected: weights of the plan, ", expected.bytes,
+                       " bytes", is_gone || fix == said.npos ? kFix : said.substr(fix)));
     }
     QUIRE_RETURN_IF_ERROR(Compare(*opened, expected));
     file = std::move(opened).value();

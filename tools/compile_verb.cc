@@ -196,6 +196,10 @@ absl::Status Compile(Options& options) {
   }
   if (options.out.empty()) options.out = DefaultOut(options.assemble.model);
   // Found out before the work, and again by the writer.
+  if (KindOfPath(options.out) == PathKind::kDirectory) {
+    return WithLine(UsageError(absl::StrCat("quire compile: -o=", options.out, " is a folder")),
+                    "fix", absl::StrCat("-o ", JoinPath(options.out, "x.qplan")));
+  }
   if (!options.force && KindOfPath(options.out) != PathKind::kMissing) {
     return WithLine(absl::AlreadyExistsError(absl::StrCat(options.out, ": the file exists")), "fix",
                     "--force, or another name with -o");

@@ -1,6 +1,7 @@
 // The quire command: one binary, one verb for each thing a user does.
 #include <cerrno>
 #include <cstdio>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -94,7 +95,12 @@ int Main(int argc, char** argv) {
   try {
     app.parse(args);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) {  // --help and --version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      std::fputs(text.str().c_str(), stdout);
+      return FlushStdout(kExitOk);
+    }
     return FailParse(app, argc, argv, error);
   }
   for (auto& [sub, run] : verbs) {

@@ -1,15 +1,17 @@
 #include "models/import/checkpoint.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <filesystem>
+#include <cerrno>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ir/file.h"
+#include "ir/file_errors.h"
 #include "ir/status.h"
 #include "models/import/fp8.h"
 #include "models/import/gguf.h"
@@ -21,17 +23,6 @@ namespace {
 
 constexpr absl::string_view kConfigFile = "config.json";
 constexpr absl::string_view kGenerationConfigFile = "generation_config.json";
-
-// Names in a directory, sorted; empty if it cannot be read.
-std::set<std::string> NamesIn(const std::string& directory) {
-  std::set<std::string> names;
-  std::error_code error;
-  std::filesystem::directory_iterator it(directory, error);
-  for (const std::filesystem::directory_iterator end; !error && it != end; it.increment(error)) {
-    names.insert(it->path().filename().string());
-  }
-  return names;
-}
 
 std::string NamesEndingIn(const std::set<std::string>& names, absl::string_view suffix) {
   std::vector<std::string> matching;
@@ -119,7 +110,8 @@ void Checkpoint::IndexNames() {
 
 absl::Status Checkpoint::OpenDirectory() {
   directory_ = path_;
-  const std::set<std::string> names = NamesIn(directory_);
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> listed, NamesIn(directory_));
+  const std::set<std::string> names(listed.begin(), listed.end());
   const auto has = [&names](absl::string_view name) { return names.count(std::string(name)) != 0; };
   if (!has(kSafetensorsFile) && !has(kSafetensorsIndexFile)) return NoWeights(directory_, names);
   if (!has(kConfigFile)) {
@@ -165,11 +157,11 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(absl::string_view path) {
       QUIRE_RETURN_IF_ERROR(checkpoint.OpenGguf());
       break;
     case PathKind::kMissing:
-      return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": no such file or directory")),
-                      "fix", FixOfMissing(path));
+      return CannotRead(path, access(checkpoint.path_.c_str(), F_OK) == 0 ? ENOENT : errno);
     case PathKind::kOther:
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": is neither a directory nor a regular file"));
+      return WithLine(absl::InvalidArgumentError(
+                          absl::StrCat(path, ": is neither a directory nor a regular file")),
+                      "allowed", "a model directory (config.json and safetensors) or a .gguf file");
   }
   checkpoint.IndexNames();
   return checkpoint;

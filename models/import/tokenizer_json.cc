@@ -1,9 +1,6 @@
 #include "models/import/tokenizer_json.h"
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -188,14 +185,10 @@ absl::Status ImportConfig(const JsonNode& config, Builder* builder) {
 }
 
 // The file's content; empty if there is none.
-absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::string();
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (!file) return absl::DataLossError(absl::StrCat(path.string(), ": cannot be read"));
-  return std::move(content).str();
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  if (KindOfPath(path) == PathKind::kMissing) return std::string();
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  return std::string(file.text());
 }
 
 }  // namespace
@@ -220,15 +213,17 @@ absl::StatusOr<plan::TokenizerT> ImportTokenizerJson(const HfTokenizerFiles& fil
 }
 
 absl::StatusOr<plan::TokenizerT> ImportTokenizerDirectory(const std::string& directory) {
-  const std::filesystem::path root(directory);
   HfTokenizerFiles files;
-  if (KindOfPath((root / "tokenizer.json").string()) == PathKind::kMissing) {
+  if (KindOfPath(JoinPath(directory, "tokenizer.json")) == PathKind::kMissing) {
     return absl::NotFoundError(absl::StrCat(directory, ": no tokenizer.json"));
   }
-  QUIRE_ASSIGN_OR_RETURN(files.tokenizer_json, ReadFile(root / "tokenizer.json"));
-  QUIRE_ASSIGN_OR_RETURN(files.tokenizer_config_json, ReadFile(root / "tokenizer_config.json"));
-  QUIRE_ASSIGN_OR_RETURN(files.special_tokens_map_json, ReadFile(root / "special_tokens_map.json"));
-  QUIRE_ASSIGN_OR_RETURN(files.chat_template_jinja, ReadFile(root / "chat_template.jinja"));
+  QUIRE_ASSIGN_OR_RETURN(files.tokenizer_json, ReadFile(JoinPath(directory, "tokenizer.json")));
+  QUIRE_ASSIGN_OR_RETURN(files.tokenizer_config_json,
+                         ReadFile(JoinPath(directory, "tokenizer_config.json")));
+  QUIRE_ASSIGN_OR_RETURN(files.special_tokens_map_json,
+                         ReadFile(JoinPath(directory, "special_tokens_map.json")));
+  QUIRE_ASSIGN_OR_RETURN(files.chat_template_jinja,
+                         ReadFile(JoinPath(directory, "chat_template.jinja")));
   absl::StatusOr<plan::TokenizerT> tokenizer = ImportTokenizerJson(files);
   if (tokenizer.ok()) return tokenizer;
   // Messages begin with the file's name.

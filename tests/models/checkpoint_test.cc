@@ -129,10 +129,8 @@ TEST_F(CheckpointTest, ErrorsSayWhatToDo) {
 }
 
 TEST_F(CheckpointTest, RefusesPathsThatAreNeither) {
-  EXPECT_EQ(
-      OpenCheckpoint(dir_.File("none")).status(),
-      absl::InvalidArgumentError(dir_.File("none") + ": no such file or directory\n  fix: the "
-                                                     "name of what is there"));
+  EXPECT_THAT(std::string(OpenCheckpoint(dir_.File("none")).status().message()),
+              HasSubstr(dir_.File("none") + ": cannot open: No such file or directory\n  fix: "));
   EXPECT_THAT(std::string(OpenCheckpoint(dir_.Write("t.txt", "hello")).status().message()),
               HasSubstr("t.txt: is not a GGUF file\n  allowed: a model directory"));
   EXPECT_THAT(std::string(OpenCheckpoint("/dev/null").status().message()),

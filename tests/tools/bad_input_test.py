@@ -85,6 +85,37 @@ class ModelTest(QuireTest):
             self.assertRegex(self.error("compile", "model", code=FAILURE), rf"{name}[\s\S]*\n  fix: ", name)
             (folder / name).unlink()
 
+    def test_files_that_may_not_be_read(self):
+        folder = self.folder / "story"
+        shutil.copytree(quire_test.ROOT / "models/demo/story", folder)
+        (folder / "chat_template.jinja").write_text("x")
+        (folder / "special_tokens_map.json").write_text("{}")
+        other = self.as_other_user()
+        for file in sorted(folder.iterdir()):
+            mode = file.stat().st_mode
+            file.chmod(0)
+            error = self.error("compile", "story", code=UNSUPPORTED, preexec_fn=other)
+            self.assertEqual(error, f"error: story/{file.name}: cannot open: Permission denied\n  fix: let this user read it: "
+                                    f"chmod +r story/{file.name}\n")
+            file.chmod(mode)
+        for mode, fix in ((0, "list and enter it: chmod +rx story"), (0o311, "list and enter it: chmod +rx story"),
+                          (0o744, "enter story: chmod +x story")):
+            folder.chmod(mode)
+            error = self.error("compile", "story", code=UNSUPPORTED, preexec_fn=other)
+            self.assertIn("cannot open: Permission denied\n  fix: let this user " + fix, error)
+        error = self.error("compile", "story/model.gguf", code=UNSUPPORTED, preexec_fn=other)
+        self.assertIn("fix: let this user enter story: chmod +x story", error)
+        folder.chmod(0o755)
+        self.quire("compile", "story", preexec_fn=other)
+        (folder / "model.safetensors").chmod(0)
+        _, error = self.quire("check", "story.qplan", code=MISMATCH, preexec_fn=other)
+        self.assertEqual(error.count("fix: "), 1)
+        self.assertIn("fix: let this user read it", error)
+        folder.rename(self.folder / "gone")
+        _, error = self.quire("check", "story.qplan", code=MISMATCH, preexec_fn=other)
+        self.assertEqual(error.count("fix: "), 1)
+        self.assertIn("fix: name the folder that holds it (--weights-dir=DIR)", error)
+
     def test_no_model(self):
         (self.folder / "empty").mkdir()
         self.assertIn("neither model.safetensors nor", self.error("compile", "empty", code=UNSUPPORTED))

@@ -181,9 +181,36 @@ class FilesTest(QuireTest):
         self.assertIn("x.qplan", done[1])
         self.assertEqual(self.files(), ["model"])
 
+    def test_full_disk_while_dumping_leaves_nothing_half_written(self):
+        model = quire_test.ROOT / "models/demo/story"
+
+        def limit_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        error = self.error("compile", model, "-o", "x.qplan", "--dump-ir=phases", code=RESOURCE, preexec_fn=limit_files)
+        self.assertRegex(error, r"^error: phases/00-input.qir: cannot write: File too large\n  fix: make room")
+        self.assertEqual(self.files(), ["phases"])
+        self.assertEqual(list((self.folder / "phases").iterdir()), [])
+
     def test_no_such_folder(self):
         write_llama(self.folder / "model")
-        self.assertIn("no/such/x.qplan", self.error("compile", "model", "-o", "no/such/x.qplan", code=UNSUPPORTED))
+        error = self.error("compile", "model", "-o", "no/such/x.qplan", code=UNSUPPORTED)
+        self.assertIn("no/such/x.qplan: cannot create: No such file or directory\n  fix: there is no folder no: ", error)
+        (self.folder / "file").write_text("")
+        error = self.error("compile", "model", "-o", "x.qplan", "--dump-ir=file", code=UNSUPPORTED)
+        self.assertIn("file: cannot create: Not a directory\n  fix: the name of a folder: that is a file", error)
+        for force in ([], ["--force"]):
+            error = self.error("compile", "model", "-o", "model", *force, code=USAGE)
+            self.assertIn("-o=model is a folder\n  fix: -o model/x.qplan", error)
+
+    def test_folders_that_may_not_be_written_to(self):
+        write_llama(self.folder / "model")
+        other = self.as_other_user()
+        (self.folder / "model").chmod(0o555)
+        for flags in (["-o", "model/x.qplan"], ["-o", "x.qplan", "--dump-ir=model/phases"]):
+            error = self.error("compile", "model", *flags, code=UNSUPPORTED, preexec_fn=other)
+            self.assertIn(": cannot create: Permission denied\n  fix: let this user write to model, or write elsewhere", error)
 
     def test_killed_while_writing_leaves_nothing(self):
         # 128 MB, of which the process is seen to have written some when it is told to stop.
@@ -207,7 +234,7 @@ class FilesTest(QuireTest):
 
     def test_full_stdout_is_an_error(self):
         self.story()
-        for arguments in (["dump", "story.qplan"], ["dump", "--ops"], ["run", "story.qplan", "-p", "Once", "-n", "2"]):
+        for arguments in (["--help"], ["--version"], ["run", "--help"], ["dump", "story.qplan"], ["dump", "--ops"], ["run", "story.qplan", "-p", "Once", "-n", "2"]):
             with open("/dev/full", "w") as full:
                 done = subprocess.run([quire_test.QUIRE, *arguments], cwd=self.folder, stdout=full,
                                       stderr=subprocess.PIPE, text=True)
@@ -216,7 +243,8 @@ class FilesTest(QuireTest):
 
     def test_missing_model(self):
         for name in ("no", "no.gguf", "no.qir"):
-            self.assertRegex(self.error("compile", name, code=UNSUPPORTED), f"(?i)^error: {name}: .*no such file")
+            self.assertRegex(self.error("compile", name, code=UNSUPPORTED),
+                             f"(?i)^error: {name}: .*no such file or directory\n  fix: this folder is empty")
         self.assertIn("allowed: ", self.error("compile", "", code=USAGE))
 
     def test_flags_of_texts_on_a_model(self):

@@ -37,6 +37,22 @@ class QuireTest(unittest.TestCase):
         self.assertEqual(out, "", arguments)
         return err
 
+    def as_other_user(self):
+        """For subprocess: what makes the child a user whom permissions hold for, which they do not for root."""
+        self.folder.chmod(0o777)
+
+        def become():
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+
+        try:
+            subprocess.run([QUIRE, "--version"], check=True, preexec_fn=become, capture_output=True)
+        except (OSError, subprocess.SubprocessError):
+            self.skipTest("another user cannot run quire here")
+        return become
+
     def files(self):
         return sorted(path.name for path in self.folder.iterdir())
 
