@@ -46,6 +46,8 @@ struct Engine::Impl {
   // By the greatest logit alone, where that suffices.
   std::optional<absl::StatusOr<Choice>> ChooseByGreatest(const SamplingParams& sampling,
                                                          const TokenRules& rules, size_t row) const;
+  // Has `logits` be memory for so many.
+  absl::Status MakeLogits(size_t floats);
   // Valid until the next row's.
   absl::StatusOr<absl::Span<const float>> LogitsOf(size_t row);
   FinishReason Append(Sequence* sequence, TokenEvent* event) const;
@@ -82,7 +84,8 @@ struct Engine::Impl {
   std::vector<int32_t> ids, positions, logit_rows;
   std::vector<SequenceRows> sequence_rows;
   bool is_greedy = false;               // `greatest` has the results, else `logits`
-  std::vector<float> logits;            // [R, V], or the row at hand of those on the device
+  absl::Span<float> logits;             // [R, V], or the row at hand of those on the device
+  std::vector<float> own_logits;        // their memory, unless it is the program's
   std::vector<GreatestLogit> greatest;  // [R]
 };
 

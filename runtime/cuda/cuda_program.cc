@@ -51,6 +51,16 @@ absl::Status CudaProgram::ReadLogits(size_t row, absl::Span<float> logits) {
   return BringLogits(left_, row, logits);
 }
 
+absl::StatusOr<absl::Span<float>> CudaProgram::LogitsMemory(size_t floats) {
+  const auto bytes = static_cast<int64_t>(floats * sizeof(float));
+  if (bytes > logits_.bytes()) {
+    logits_ = PinnedMemory();
+    // More than is asked for: steps of slowly rising size do not allocate each time.
+    QUIRE_ASSIGN_OR_RETURN(logits_, PinnedMemory::Allocate(context_, bytes + bytes / 4));
+  }
+  return absl::MakeSpan(reinterpret_cast<float*>(logits_.data()), floats);
+}
+
 absl::Status CudaProgram::RunGreedy(const Step& step, PagePool& pool,
                                     absl::Span<GreatestLogit> greatest) {
   if (!finds_greatest_) return Program::RunGreedy(step, pool, greatest);

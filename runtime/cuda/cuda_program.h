@@ -16,7 +16,9 @@
 //   states     of `encode`, where it reads states: as kernels read them
 //   run        of `encode`: pages that last for a run. Layers have the same place: a layer is read
 //              before the next is written
-//   greatest   what a greedy choice needs of each row of logits: host memory, which kernels write
+//   logits     host memory, as the device copies to it without a detour; none before it is asked
+//   for greatest   what a greedy choice needs of each row of logits: host memory, which kernels
+//   write
 //              and nobody needs to copy
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
@@ -54,6 +56,7 @@ class CudaProgram : public Program {
   ~CudaProgram() override;
 
   absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
+  absl::StatusOr<absl::Span<float>> LogitsMemory(size_t floats) override;
   absl::Status RunGreedy(const Step& step, PagePool& pool,
                          absl::Span<GreatestLogit> greatest) override;
   absl::Status ReadLogits(size_t row, absl::Span<float> logits) override;
@@ -226,7 +229,7 @@ class CudaProgram : public Program {
 
   Room room_;
   CudaMemory arena_, workspace_, plans_, block_, states_, run_pages_;
-  PinnedMemory staged_block_, staged_states_, greatest_;
+  PinnedMemory staged_block_, staged_states_, greatest_, logits_;
   bool is_under_way_ = false;  // a step that was not waited for
   Key left_ = {0, 0};          // buckets of the step whose logits are still there
   size_t left_rows_ = 0;       // of them

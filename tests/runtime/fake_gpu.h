@@ -69,6 +69,7 @@ class FakeGpu {
     return text;
   }
   size_t used_bytes() const { return used_bytes_; }
+  bool IsPinned(const void* at) const { return host_memory_.contains(const_cast<void*>(at)); }
   // Whether [at, at + bytes) lies in one allocation.
   bool IsMemory(CuDevicePtr at, size_t bytes) const {
     auto found = memory_.upper_bound(at);

@@ -59,6 +59,9 @@ class FakeProgram : public Program {
     if (step.positions.size() != rows) return bad("positions");
     if (step.logit_rows.empty()) return bad("no rows of logits");
     if (logits.size() != step.logit_rows.size() * vocabulary_) return bad("logits");
+    if (is_device && logits.data() != left_.data() && logits.data() != memory_.data()) {
+      return bad("logits in other memory");
+    }
     std::vector<uint64_t> hashes(rows);
     size_t next_row = 0;
     // All rows are written before any is read, as on a device.
@@ -97,7 +100,12 @@ class FakeProgram : public Program {
     return absl::OkStatus();
   }
 
-  // As a device that keeps the logits, where `is_device`.
+  // As a device that keeps the logits, and has memory of its own for them, where `is_device`.
+  absl::StatusOr<absl::Span<float>> LogitsMemory(size_t floats) override {
+    if (!is_device) return absl::Span<float>();
+    memory_.assign(floats, -1);
+    return absl::MakeSpan(memory_);
+  }
   bool finds_greatest() const override { return is_device; }
   absl::Status RunGreedy(const Step& step, PagePool& pool,
                          absl::Span<GreatestLogit> greatest) override {
@@ -147,7 +155,8 @@ class FakeProgram : public Program {
   }
 
   int32_t vocabulary_, page_tokens_;
-  std::vector<float> left_;  // of the last greedy step
+  std::vector<float> left_;    // of the last greedy step
+  std::vector<float> memory_;  // for logits
 };
 
 }  // namespace quire::testing
