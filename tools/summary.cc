@@ -167,8 +167,12 @@ std::string CompileSummary(const AssembledPlan& assembled, const std::string& pa
   stat(path.c_str(), &info);
   absl::StrAppendFormat(&text, "wrote      %s (%s)\n", path,
                         BytesText(static_cast<double>(info.st_size)));
-  absl::StrAppend(&text, "next       quire run ", path,
-                  ReadsSource(*assembled.plan) ? " --source" : " -p", " \"...\"\n");
+  const bool reads_source = ReadsSource(*assembled.plan);
+  const char* const input =
+      assembled.plan->tokenizer != nullptr
+          ? (reads_source ? "--source \"...\"" : "-p \"...\"")
+          : (reads_source ? "--source-ids 1,2,3 --output=ids" : "--ids 1,2,3 --output=ids");
+  absl::StrAppend(&text, "next       quire run ", path, " ", input, "\n");
   return text;
 }
 

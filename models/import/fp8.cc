@@ -204,8 +204,10 @@ absl::StatusOr<ActivationRounding> ActivationRoundingOf(const nlohmann::json& co
   ActivationRounding rounding;
   rounding.kind = Kind::kComputed;
   if (method == "fbgemm_fp8") {
-    QUIRE_ASSIGN_OR_RETURN(rounding.most, quantization.GetFloatOr("activation_scale_ub", 1200));
-    return rounding;
+    constexpr absl::string_view kMost = "activation_scale_ub";
+    QUIRE_ASSIGN_OR_RETURN(rounding.most, quantization.GetFloatOr(kMost, 1200));
+    if (rounding.most >= 1e-6 && rounding.most <= 1e6) return rounding;
+    return WithKeepFix(quantization.Refuse(kMost, "is out of range", "1e-06 .. 1e+06"));
   }
   QUIRE_ASSIGN_OR_RETURN(const std::string scheme,
                          quantization.GetStringOr("activation_scheme", "dynamic"));

@@ -1,6 +1,7 @@
 #include "models/import/generation.h"
 
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "ir/status.h"
 #include "models/import/config_reader.h"
 #include "models/import/generation_keys.h"
+#include "models/import/json.h"
 
 namespace quire {
 namespace {
@@ -23,6 +25,15 @@ struct Settings {
   const json* object;
   ConfigReader reader;
 };
+
+// Whether no step can meet a token, which `notes` get to say.
+bool IsBehind(absl::string_view key, int64_t id, absl::string_view file, int64_t vocabulary,
+              std::vector<std::string>* notes) {
+  if (id < vocabulary) return false;
+  notes->push_back(absl::StrCat(key, "=", id, " of ", file, " is behind the last token, ",
+                                vocabulary - 1, ", and not honoured"));
+  return true;
+}
 
 absl::StatusOr<int32_t> CheckedId(const ConfigReader& reader, absl::string_view key, int64_t id,
                                   int64_t max_id) {
@@ -71,10 +82,7 @@ absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabul
   };
   const int64_t max_id = vocabulary - 1;
   const auto is_behind = [&](absl::string_view key, int32_t id) {
-    if (id < vocabulary) return false;
-    notes->push_back(absl::StrCat(key, "=", id, " of ", owner(key).reader.file(),
-                                  " is behind the last token, ", max_id, ", and not honoured"));
-    return true;
+    return IsBehind(key, id, owner(key).reader.file(), vocabulary, notes);
   };
   QUIRE_RETURN_IF_ERROR(read("bos_token_id", kMaxId, &generation->bos_id));
   if (is_behind("bos_token_id", generation->bos_id)) generation->bos_id = -1;
@@ -154,26 +162,44 @@ absl::Status ReadStopStrings(const Settings& settings, plan::GenerationT* genera
   return absl::OkStatus();
 }
 
-// Those of the vocabulary: others are never chosen. -1 is how some files say "none".
+// Those of the vocabulary; `notes` get to say of others, which are never chosen. -1 is how some
+// files say "none".
 absl::Status ReadTokens(const ConfigReader& reader, absl::string_view key, int64_t vocabulary,
-                        std::vector<int32_t>* ids) {
+                        std::vector<int32_t>* ids, std::vector<std::string>* notes) {
   if (!reader.Has(key)) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(const std::vector<int64_t> values, reader.GetInts(key));
+  std::vector<int64_t> behind;
   for (const int64_t value : values) {
     if (value < -1) return reader.Refuse(key, "has what is no token id", "ids from 0 on");
+    if (value >= vocabulary) behind.push_back(value);
     if (value >= 0 && value < vocabulary) ids->push_back(static_cast<int32_t>(value));
+  }
+  if (behind.size() == 1) IsBehind(key, behind[0], reader.file(), vocabulary, notes);
+  if (behind.size() > 1) {
+    notes->push_back(absl::StrCat(key, " of ", reader.file(), ": ", JsonValueText(behind),
+                                  " are behind the last token, ", vocabulary - 1,
+                                  ", and not honoured"));
   }
   return absl::OkStatus();
 }
 
 // What no output has, at its begin or anywhere, and what ends it.
 absl::Status ReadSuppressed(const Settings& settings, int64_t vocabulary,
-                            plan::GenerationT* generation) {
+                            plan::GenerationT* generation, std::vector<std::string>* notes) {
   QUIRE_RETURN_IF_ERROR(ReadStopStrings(settings, generation));
-  QUIRE_RETURN_IF_ERROR(
-      ReadTokens(settings.reader, "suppress_tokens", vocabulary, &generation->suppress_tokens));
-  return ReadTokens(settings.reader, "begin_suppress_tokens", vocabulary,
-                    &generation->begin_suppress_tokens);
+  const ConfigReader& reader = settings.reader;
+  std::set<int32_t> suppressed;
+  for (const auto& [key, ids] :
+       {std::pair("suppress_tokens", &generation->suppress_tokens),
+        std::pair("begin_suppress_tokens", &generation->begin_suppress_tokens)}) {
+    QUIRE_RETURN_IF_ERROR(ReadTokens(reader, key, vocabulary, ids, notes));
+    suppressed.insert(ids->begin(), ids->end());
+    // At the begin of an output both hold.
+    if (static_cast<int64_t>(suppressed.size()) < vocabulary || ids->empty()) continue;
+    return reader.Refuse(key, "leaves no token to choose",
+                         absl::StrCat("fewer than all ", vocabulary, " tokens"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadSampling(const ConfigReader& reader, plan::GenerationT* generation) {
@@ -200,7 +226,11 @@ absl::Status ReadSampling(const ConfigReader& reader, plan::GenerationT* generat
   return absl::OkStatus();
 }
 
-absl::Status ReadGgufIds(const GgufMetadata& metadata, plan::GenerationT* generation) {
+absl::Status ReadGgufIds(const GgufMetadata& metadata, int64_t vocabulary,
+                         plan::GenerationT* generation, std::vector<std::string>* notes) {
+  const auto is_behind = [&](absl::string_view key, int32_t id) {
+    return IsBehind(key, id, metadata.file(), vocabulary, notes);
+  };
   auto read = [&metadata](absl::string_view key, int32_t* id) -> absl::Status {
     QUIRE_ASSIGN_OR_RETURN(int64_t value, metadata.GetIntOr(key, -1));
     // All ones, as an unsigned id, is how writers say "none".
@@ -211,13 +241,15 @@ absl::Status ReadGgufIds(const GgufMetadata& metadata, plan::GenerationT* genera
     *id = static_cast<int32_t>(value);
     return absl::OkStatus();
   };
-  QUIRE_RETURN_IF_ERROR(read("tokenizer.ggml.bos_token_id", &generation->bos_id));
+  constexpr absl::string_view kBos = "tokenizer.ggml.bos_token_id";
+  QUIRE_RETURN_IF_ERROR(read(kBos, &generation->bos_id));
+  if (is_behind(kBos, generation->bos_id)) generation->bos_id = -1;
   QUIRE_RETURN_IF_ERROR(read("tokenizer.ggml.padding_token_id", &generation->pad_id));
   for (absl::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                 "tokenizer.ggml.eom_token_id"}) {
     int32_t id = -1;
     QUIRE_RETURN_IF_ERROR(read(key, &id));
-    if (id >= 0) generation->eos_ids.push_back(id);
+    if (id >= 0 && !is_behind(key, id)) generation->eos_ids.push_back(id);
   }
   QUIRE_ASSIGN_OR_RETURN(generation->chat_template,
                          metadata.GetStringOr("tokenizer.chat_template", ""));
@@ -232,7 +264,8 @@ absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint
   imported.generation = std::make_unique<plan::GenerationT>();
   plan::GenerationT* generation = imported.generation.get();
   if (checkpoint.format() == CheckpointFormat::kGguf) {
-    QUIRE_RETURN_IF_ERROR(ReadGgufIds(checkpoint.metadata(), generation));
+    QUIRE_RETURN_IF_ERROR(
+        ReadGgufIds(checkpoint.metadata(), vocabulary, generation, &imported.notes));
     return imported;
   }
   const auto settings_of = [&checkpoint](const json& object, absl::string_view file) {
@@ -247,7 +280,7 @@ absl::StatusOr<ImportedGeneration> ImportGeneration(const Checkpoint& checkpoint
   QUIRE_RETURN_IF_ERROR(ReadLengths(settings.reader, generation));
   QUIRE_RETURN_IF_ERROR(ReadSearch(settings, generation));
   QUIRE_RETURN_IF_ERROR(ReadSampling(settings.reader, generation));
-  QUIRE_RETURN_IF_ERROR(ReadSuppressed(settings, vocabulary, generation));
+  QUIRE_RETURN_IF_ERROR(ReadSuppressed(settings, vocabulary, generation, &imported.notes));
   for (std::string& note : UnhonouredKeys(settings.reader, *settings.object, is_own)) {
     imported.notes.push_back(std::move(note));
   }

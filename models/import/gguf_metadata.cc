@@ -1,8 +1,11 @@
 #include "models/import/gguf_metadata.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ir/status.h"
 #include "models/import/tensor_index.h"
 
@@ -90,10 +93,30 @@ int GgufTypeBytes(GgufType type) {
   return 0;
 }
 
-std::string GgufValueText(const GgufValue& value) {
-  if (value.type == GgufType::kArray) {
-    return absl::StrCat("an array of ", ElementCountOf(value), " ", GgufTypeText(value.element));
+namespace {
+
+// "[1, 2, 3]", or the first few of them; arrays in it are only counted.
+std::string ArrayText(const GgufValue& array) {
+  constexpr size_t kShown = 8;
+  const size_t count = ElementCountOf(array);
+  const size_t shown = array.element == GgufType::kArray ? 0 : std::min(count, kShown);
+  std::vector<std::string> elements;
+  for (size_t i = 0; i < shown; ++i) {
+    GgufValue one;
+    one.type = one.element = array.element;
+    if (!array.integers.empty()) one.integers = {array.integers[i]};
+    if (!array.floats.empty()) one.floats = {array.floats[i]};
+    if (!array.strings.empty()) one.strings = {array.strings[i]};
+    elements.push_back(GgufValueText(one));
   }
+  if (shown < count) elements.push_back(absl::StrCat("... (", count, " in all)"));
+  return absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
+}
+
+}  // namespace
+
+std::string GgufValueText(const GgufValue& value) {
+  if (value.type == GgufType::kArray) return ArrayText(value);
   if (value.type == GgufType::kString) return Quoted(value.strings[0]);
   if (IsFloating(value.type)) return absl::StrCat(value.floats[0]);
   if (value.type == GgufType::kBool) return value.integers[0] != 0 ? "true" : "false";

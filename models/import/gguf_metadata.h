@@ -97,7 +97,7 @@ class GgufMetadata {
   absl::flat_hash_map<std::string, size_t> index_;
 };
 
-// A value fit for a message: a scalar as text, "an array of 3 strings" otherwise.
+// A value fit for a message: a scalar as text, [1, 2, 3, ... (128 in all)].
 std::string GgufValueText(const GgufValue& value);
 
 }  // namespace quire

@@ -99,17 +99,29 @@ absl::StatusOr<json> ReadJsonObject(absl::string_view path) {
   return ParseJsonObject(file.text(), path);
 }
 
-std::string JsonValueText(const json& value) {
-  switch (value.type()) {
-    case json::value_t::object:
-      return "an object";
-    case json::value_t::array:
-      return absl::StrCat("an array of ", value.size());
-    case json::value_t::string:
-      return Quoted(*value.get_ptr<const std::string*>());
-    default:
-      return value.dump();
+namespace {
+
+// `value`, of which no more is written once the text is long; the elements of what lies in another
+// array or object are only counted.
+std::string ValueText(const json& value, bool is_inner) {
+  constexpr size_t kLongest = 60;  // bytes
+  if (value.is_string()) return Quoted(*value.get_ptr<const std::string*>());
+  if (!value.is_structured()) return value.dump();
+  if (is_inner && !value.empty()) return value.is_array() ? "[...]" : "{...}";
+  std::string text;
+  size_t shown = 0;
+  for (const auto& item : value.items()) {
+    std::string element = ValueText(item.value(), /*is_inner=*/true);
+    if (value.is_object()) element = absl::StrCat(Quoted(item.key()), ": ", element);
+    if (shown > 0 && text.size() + element.size() > kLongest) break;
+    absl::StrAppend(&text, shown++ == 0 ? "" : ", ", element);
   }
+  if (shown < value.size()) absl::StrAppend(&text, ", ... (", value.size(), " in all)");
+  return value.is_array() ? absl::StrCat("[", text, "]") : absl::StrCat("{", text, "}");
 }
+
+}  // namespace
+
+std::string JsonValueText(const json& value) { return ValueText(value, /*is_inner=*/false); }
 
 }  // namespace quire

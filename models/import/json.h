@@ -24,7 +24,8 @@ absl::StatusOr<nlohmann::json> ParseJsonObject(absl::string_view text, absl::str
 // The same for a file on disk; messages carry its path.
 absl::StatusOr<nlohmann::json> ReadJsonObject(absl::string_view path);
 
-// A value fit for a message: a scalar as written (long strings cut), "an array of 3", "an object".
+// A value fit for a message: as written, but for long strings, arrays and objects, which are cut:
+// [1, 2, 3, ... (128 in all)].
 std::string JsonValueText(const nlohmann::json& value);
 
 }  // namespace quire

@@ -63,10 +63,10 @@ TEST(ConfigReaderTest, ErrorsGiveKeyValueWantedTypeAndFile) {
   EXPECT_EQ(config.GetBool("tied").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(config.GetInt("big").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(config.GetFloat("eps").status(),
-            absl::InvalidArgumentError("eps=an array of 1 is an array\n  from: dir/config.json\n"
+            absl::InvalidArgumentError("eps=[1] is an array\n  from: dir/config.json\n"
                                        "  allowed: a number"));
   EXPECT_EQ(config.GetInts("list").status(),
-            absl::InvalidArgumentError("list=an array of 2 holds \"x\"\n  from: dir/config.json\n"
+            absl::InvalidArgumentError("list=[1, \"x\"] holds \"x\"\n  from: dir/config.json\n"
                                        "  allowed: an array of integers"));
   EXPECT_EQ(config.GetInt("hiden_size").status(),
             absl::InvalidArgumentError("hiden_size: the key is missing\n  from: dir/config.json\n"

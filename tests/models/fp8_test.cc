@@ -106,7 +106,7 @@ TEST(Fp8ConfigTest, WhatWouldChangeTheMathematicsIsRefusedByName) {
       {R"({"bits": 4})", "quantization_config.quant_method"},
       {R"({"quant_method": "fp8", "fmt": "e5m2"})", "quantization_config.fmt=\"e5m2\""},
       {R"({"quant_method": "fp8", "weight_block_size": [64, 64]})",
-       "quantization_config.weight_block_size=an array of 2 is not supported"},
+       "quantization_config.weight_block_size=[64, 64] is not supported"},
       {R"({"quant_method": "fp8", "twist": 1})", "quantization_config.twist is not known"},
       {Compressed(R"(, "strategy": "group")"),
        "quantization_config.config_groups.group_0.weights.strategy=\"group\""},
@@ -163,6 +163,18 @@ TEST(Fp8ConfigTest, SaysHowActivationsAreRounded) {
     EXPECT_EQ(rounding->kind, c.kind) << c.text;
     EXPECT_EQ(rounding->columns, c.columns) << c.text;
     EXPECT_EQ(rounding->most, c.most) << c.text;
+  }
+}
+
+TEST(Fp8ConfigTest, BoundsOfActivationsThatAreNoneAreRefused) {
+  for (const char* most : {"0", "-3", "1e7", "1e-9"}) {
+    const absl::Status status =
+        Rounding(
+            absl::StrCat(R"({"quant_method": "fbgemm_fp8", "activation_scale_ub": )", most, "}"))
+            .status();
+    EXPECT_FALSE(status.ok()) << most;
+    EXPECT_THAT(status.message(), HasSubstr("quantization_config.activation_scale_ub=")) << status;
+    EXPECT_THAT(status.message(), HasSubstr("--activations=keep")) << status;
   }
 }
 

@@ -351,7 +351,7 @@ TEST(GgufConfigTest, RefusesMissingAndWrongKeys) {
       .Numbers<uint32_t>("llama.attention.head_count", 4, {6, 6, 6});
   AddTensor(per_layer, "token_embd.weight", {24, 10});
   ExpectError(per_layer, absl::StatusCode::kInvalidArgument,
-              "llama.attention.head_count=an array of 3 u32 is of type array of u32");
+              "llama.attention.head_count=[6, 6, 6] is of type array of u32");
 }
 
 TEST(GgufConfigTest, AKeyThatIsKnownToBeHarmlessIsAllowed) {

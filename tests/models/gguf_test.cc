@@ -104,7 +104,7 @@ TEST(GgufTest, AccessorsNameKeyAndTypes) {
                                        "  allowed: an integer below 2^63"));
   EXPECT_EQ(m.GetInts("a.bigs").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(m.GetInt("a.list").status(),
-            absl::InvalidArgumentError("a.list=an array of 2 string is of type array of string\n"
+            absl::InvalidArgumentError("a.list=[\"p\", \"q\"] is of type array of string\n"
                                        "  from: m.gguf\n  allowed: an integer"));
   EXPECT_EQ(m.GetString("none").status(),
             absl::InvalidArgumentError("none: the key is missing\n  from: m.gguf"));

@@ -114,6 +114,7 @@ class FilesTest(QuireTest):
         out, err = self.quire("compile", "model")
         self.assertEqual(out, "")
         self.assertIn("wrote", err)
+        self.assertTrue(err.endswith("next       quire run model.qplan --ids 1,2,3 --output=ids\n"), err)  # no tokenizer
         self.assertEqual(self.files(), ["model", "model.qplan"])
 
     def test_existing_file_is_kept(self):

@@ -62,7 +62,7 @@ class GenerationConfigTest(QuireTest):
     def test_suppressed_tokens(self):
         self.compile()
         plain = self.run_ids().split()
-        self.assertEqual(self.compile(suppress_tokens=[int(plain[0]), int(plain[1]), -1, 999]), [])
+        self.assertEqual(self.compile(suppress_tokens=[int(plain[0]), int(plain[1]), -1]), [])
         ids = self.run_ids().split()
         self.assertNotIn(plain[0], ids)
         self.assertNotIn(plain[1], ids)
@@ -76,7 +76,27 @@ class GenerationConfigTest(QuireTest):
         self.assertNotEqual(out.split()[0], plain[0])
         for key in ("suppress_tokens", "begin_suppress_tokens"):
             self.write(**{key: [-2]})
-            self.assertIn(f"{key}=", self.error("compile", "model", "-o", "x.qplan", code=UNSUPPORTED))
+            self.assertIn(f"{key}=[-2] has", self.error("compile", "model", "-o", "x.qplan", code=UNSUPPORTED))
+
+    def test_suppressed_tokens_outside_the_vocabulary_are_said(self):
+        where = "of model/generation_config.json"
+        for key in ("suppress_tokens", "begin_suppress_tokens"):
+            self.assertEqual(self.compile(**{key: [1, -1, 999]}),
+                             [f"{key}=999 {where} is behind the last token, 47, and not honoured"])
+            self.assertEqual(self.compile(**{key: [48, 1, 49]}),
+                             [f"{key} {where}: [48, 49] are behind the last token, 47, and not honoured"])
+
+    def test_suppressing_all_tokens_is_refused(self):
+        for keys, said in (({"suppress_tokens": [*range(48)]}, "suppress_tokens"),
+                           ({"begin_suppress_tokens": [*range(48)]}, "begin_suppress_tokens"),
+                           ({"suppress_tokens": [*range(20)], "begin_suppress_tokens": [*range(15, 50)]},
+                            "begin_suppress_tokens")):
+            self.write(**keys)
+            error = self.error("compile", "model", "-o", "x.qplan", code=UNSUPPORTED)
+            self.assertRegex(error, rf"^error: {said}=\[\d+, \d+, .* in all\)\] leaves no token to choose\n  from: model/generation_config.json")
+            self.assertIn("allowed: fewer than all 48 tokens", error)
+        self.assertEqual(self.compile(suppress_tokens=[*range(47)]), [])
+        self.assertEqual(set(self.run_ids().split()), {"47"})
 
     def test_stop_strings(self):
         story = quire_test.ROOT / "models/demo/story"
@@ -130,7 +150,7 @@ class GenerationConfigTest(QuireTest):
 
     def test_unknown_keys_are_said(self):
         self.assertEqual(self.compile(twist=[1, 2]),
-                         ["twist=an array of 2 of model/generation_config.json is not known and not honoured"])
+                         ["twist=[1, 2] of model/generation_config.json is not known and not honoured"])
 
     def test_beams_that_would_be_drawn_are_said(self):
         self.assertEqual(self.compile(do_sample=True, num_beams=2),
@@ -139,7 +159,7 @@ class GenerationConfigTest(QuireTest):
     def test_settings_of_files_before_generation_config(self):
         write_llama(self.folder / "model", bad_words_ids=[[3]])
         _, err = self.quire("compile", "model", "-o", "model.qplan")
-        self.assertRegex(err, r"(?m)^note +bad_words_ids=an array of 1 of model/config\.json is not honoured$")
+        self.assertRegex(err, r"(?m)^note +bad_words_ids=\[\[...\]\] of model/config\.json is not honoured$")
 
     def test_ids_outside_the_vocabulary(self):
         value = 48
