@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "absl/types/span.h"
 
 namespace quire {
@@ -33,13 +34,17 @@ class EncoderInput {
  public:
   EncoderInput() = default;
   EncoderInput(std::vector<int32_t> ids)  // NOLINT
-      : ids_(std::make_shared<const std::vector<int32_t>>(std::move(ids))) {}
+      : ids_(std::make_shared<const std::vector<int32_t>>(std::move(ids))),
+        hash_(absl::HashOf(*ids_)) {}
   EncoderInput(std::initializer_list<int32_t> ids) : EncoderInput(std::vector<int32_t>(ids)) {}
   // [rows, width], row after row. Images in order of position, that have all rows; or none, then
   // every row of the text sees all states.
   EncoderInput(std::shared_ptr<const std::vector<float>> states, int64_t width,
                std::vector<SourceImage> images = {})
-      : states_(std::move(states)), width_(width), images_(std::move(images)) {}
+      : states_(std::move(states)),
+        width_(width),
+        images_(std::move(images)),
+        hash_(HashOfStates()) {}
 
   bool empty() const { return tokens() == 0; }
   int64_t tokens() const {
@@ -91,22 +96,22 @@ class EncoderInput {
     if (a.states_ == b.states_) return true;
     return a.states_ != nullptr && b.states_ != nullptr && *a.states_ == *b.states_;
   }
-  // States are many: some of them tell inputs apart well enough.
   template <typename H>
   friend H AbslHashValue(H hash, const EncoderInput& input) {
-    hash = H::combine(std::move(hash), input.ids(), input.tokens(), input.images_);
-    if (input.states_ == nullptr) return hash;
-    const std::vector<float>& states = *input.states_;
-    const size_t stride = states.size() / 256 + 1;
-    for (size_t i = 0; i < states.size(); i += stride)
-      hash = H::combine(std::move(hash), states[i]);
-    return hash;
+    return H::combine(std::move(hash), input.hash_);
   }
 
  private:
   template <typename T>
   static absl::Span<const T> Of(const std::shared_ptr<const std::vector<T>>& values) {
     return values == nullptr ? absl::Span<const T>() : absl::MakeConstSpan(*values);
+  }
+  // States are many: some of them tell inputs apart well enough.
+  size_t HashOfStates() const {
+    size_t hash = absl::HashOf(tokens(), images_);
+    const size_t stride = states().size() / 256 + 1;
+    for (size_t i = 0; i < states().size(); i += stride) hash = absl::HashOf(hash, states()[i]);
+    return hash;
   }
   bool BeginsRun(size_t image) const {
     return image == 0 || images_[image].position != images_[image - 1].position + 1;
@@ -116,6 +121,7 @@ class EncoderInput {
   std::shared_ptr<const std::vector<float>> states_;
   int64_t width_ = 1;
   std::vector<SourceImage> images_;
+  size_t hash_ = 0;  // of all of it: an input is looked for several times
 };
 
 }  // namespace quire

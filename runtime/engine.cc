@@ -199,14 +199,17 @@ absl::StatusOr<RequestId> Engine::Impl::Submit(Request request) {
   if (timeout_s > 0 && timeout_s < 3e8) {
     sequence->deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                             std::chrono::duration<double>(timeout_s));
+    earliest_deadline = std::min(earliest_deadline, sequence->deadline);
   }
   if (sequence->request->beam.beams > 1) {
     std::vector<int32_t> ends = sequence->request->stop_ids;
     if (!sequence->request->ignore_eos) {
       ends.insert(ends.end(), model.eos_ids.begin(), model.eos_ids.end());
     }
-    sequence->beams = std::make_shared<BeamSearch>(sequence->request->beam, sequence->prompt_tokens,
-                                                   sequence->request->max_tokens, std::move(ends));
+    sequence->beams =
+        std::make_shared<Beams>(Beams{BeamSearch(sequence->request->beam, sequence->prompt_tokens,
+                                                 sequence->request->max_tokens, std::move(ends)),
+                                      {sequence}});
   } else {
     sequence->forks_due = sequence->request->samples - 1;
   }

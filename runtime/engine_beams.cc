@@ -7,21 +7,10 @@
 
 namespace quire {
 
-std::vector<Sequence*> Engine::Impl::BeamsOf(const BeamSearch* search) const {
-  std::vector<Sequence*> beams;
-  for (const auto& sequence : sequences) {
-    if (sequence->beams.get() == search) beams.push_back(sequence.get());
-  }
-  // `sample` is the beam's rank.
-  std::sort(beams.begin(), beams.end(),
-            [](const Sequence* a, const Sequence* b) { return a->sample < b->sample; });
-  return beams;
-}
-
 absl::Status Engine::Impl::AdvanceBeam(Sequence* sequence, absl::Span<const float> row,
                                        std::vector<TokenEvent>* events) {
-  BeamSearch& search = *sequence->beams;
-  const std::vector<Sequence*> beams = BeamsOf(&search);
+  BeamSearch& search = sequence->beams->search;
+  const std::vector<Sequence*> beams = sequence->beams->sequences;
   auto candidates = search.Candidates(sequence->request->sampling, row, sequence->ids);
   search.Fail(candidates.status());
   // Failed or not, the search goes on when every beam has been looked at.
@@ -68,8 +57,11 @@ absl::Status Engine::Impl::Fork(const std::vector<Sequence*>& beams,
   for (size_t i = 0; i < beams.size(); ++i) {
     if (!has_child[i]) QUIRE_RETURN_IF_ERROR(Destroy(beams[i]));
   }
+  std::vector<Sequence*>& all = next[0].first->beams->sequences;
+  all.clear();
   for (size_t rank = 0; rank < next.size(); ++rank) {
     auto& [beam, token] = next[rank];
+    all.push_back(beam);
     beam->sample = static_cast<int32_t>(rank);
     beam->ids.push_back(token);
     beam->candidates.clear();
@@ -81,11 +73,11 @@ absl::Status Engine::Impl::EndBeams(const std::vector<Sequence*>& beams, FinishR
                                     absl::string_view error, std::vector<TokenEvent>* events) {
   const RequestId id = beams[0]->id;
   const std::shared_ptr<const Request> request = beams[0]->request;
-  const std::shared_ptr<BeamSearch> search = beams[0]->beams;
+  const std::shared_ptr<const Beams> of = beams[0]->beams;
   for (Sequence* beam : beams) QUIRE_RETURN_IF_ERROR(Destroy(beam));
   for (int32_t sample = 0; sample < request->samples; ++sample) {
     const auto rank = static_cast<size_t>(sample);
-    if (reason != FinishReason::kNone || rank >= search->results().size()) {
+    if (reason != FinishReason::kNone || rank >= of->search.results().size()) {
       TokenEvent& event = events->emplace_back();
       event.request = id;
       event.sample = sample;
@@ -94,7 +86,7 @@ absl::Status Engine::Impl::EndBeams(const std::vector<Sequence*>& beams, FinishR
           reason == FinishReason::kNone ? "beams: no further sequence ended" : std::string(error);
       continue;
     }
-    const BeamResult& result = search->results()[rank];
+    const BeamResult& result = of->search.results()[rank];
     Sequence* replayed = NewSequence(id, sample, request);
     for (size_t i = request->ids.size(); i < result.ids.size(); ++i) {
       TokenEvent& event = events->emplace_back();

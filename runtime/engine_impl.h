@@ -2,6 +2,8 @@
 #ifndef QUIRE_RUNTIME_ENGINE_IMPL_H_
 #define QUIRE_RUNTIME_ENGINE_IMPL_H_
 
+#include <chrono>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,7 +63,6 @@ struct Engine::Impl {
   // all beams of its search are there, the search goes one step.
   absl::Status AdvanceBeam(Sequence* sequence, absl::Span<const float> row,
                            std::vector<TokenEvent>* events);
-  std::vector<Sequence*> BeamsOf(const BeamSearch* search) const;
   absl::Status Fork(const std::vector<Sequence*>& beams, absl::Span<const BeamStep> steps);
   // Ends a search with its results so far, or with `reason`.
   absl::Status EndBeams(const std::vector<Sequence*>& beams, FinishReason reason,
@@ -74,7 +75,10 @@ struct Engine::Impl {
   std::unique_ptr<EncoderCache> encoder_cache;
   Scheduler scheduler;
   Sampler sampler;
-  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::list<std::unique_ptr<Sequence>> sequences;  // in the order in which they were made
+  // No sequence's is before it.
+  std::chrono::steady_clock::time_point earliest_deadline =
+      std::chrono::steady_clock::time_point::max();
   RequestId next_request = 1;
   std::vector<TokenEvent> due_events;  // of Cancel()
   EngineCounters counters;

@@ -58,7 +58,8 @@ Sequence* Engine::Impl::NewSequence(RequestId id, int32_t sample,
     sequence->input = request->encoder_input(model.encoder->states_width());
   }
   sequence->request = std::move(request);
-  sequences.push_back(std::move(sequence));
+  sequence->place = sequences.insert(sequences.end(), nullptr);
+  *sequence->place = std::move(sequence);
   return sequences.back().get();
 }
 
@@ -152,14 +153,20 @@ absl::Status Engine::Impl::EncodeSome(absl::Span<const EncoderCache::EntryId> en
 
 absl::Status Engine::Impl::EndLate(std::vector<TokenEvent>* events) {
   const auto now = std::chrono::steady_clock::now();
+  if (now <= earliest_deadline) return absl::OkStatus();
+  earliest_deadline = std::chrono::steady_clock::time_point::max();
   std::vector<Sequence*> late;
   for (const auto& sequence : sequences) {
-    if (sequence->deadline < now) late.push_back(sequence.get());
+    if (sequence->deadline < now) {
+      late.push_back(sequence.get());
+    } else {
+      earliest_deadline = std::min(earliest_deadline, sequence->deadline);
+    }
   }
   while (!late.empty()) {
     Sequence* sequence = late.back();
     if (sequence->beams != nullptr) {
-      const std::vector<Sequence*> beams = BeamsOf(sequence->beams.get());
+      const std::vector<Sequence*> beams = sequence->beams->sequences;
       late.erase(
           std::remove_if(late.begin(), late.end(),
                          [&](const Sequence* other) { return other->beams == sequence->beams; }),
@@ -340,8 +347,11 @@ absl::Status Engine::Impl::End(Sequence* sequence, FinishReason reason, absl::st
 
 absl::Status Engine::Impl::Destroy(Sequence* sequence) {
   QUIRE_RETURN_IF_ERROR(scheduler.Remove(sequence));
-  sequences.erase(std::find_if(sequences.begin(), sequences.end(),
-                               [&](const auto& owned) { return owned.get() == sequence; }));
+  if (sequence->beams != nullptr) {
+    std::vector<Sequence*>& beams = sequence->beams->sequences;
+    beams.erase(std::remove(beams.begin(), beams.end(), sequence), beams.end());
+  }
+  sequences.erase(sequence->place);
   return absl::OkStatus();
 }
 

@@ -36,8 +36,12 @@ absl::Status Scheduler::Remove(Sequence* sequence) {
 }
 
 absl::Status Scheduler::TakeOff(Sequence* sequence) {
-  waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), sequence), waiting_.end());
-  running_.erase(std::remove(running_.begin(), running_.end(), sequence), running_.end());
+  const auto erase_from = [sequence](auto& queue) {
+    const auto place = std::find(queue.begin(), queue.end(), sequence);
+    if (place != queue.end()) queue.erase(place);
+  };
+  erase_from(waiting_);
+  erase_from(running_);
   if (!sequence->cache.has_value()) return absl::OkStatus();
   return cache_->Release(*std::exchange(sequence->cache, std::nullopt));
 }

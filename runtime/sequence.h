@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,8 +18,17 @@
 
 namespace quire {
 
+struct Sequence;
+
+// A beam search, and the sequences that are its beams.
+struct Beams {
+  BeamSearch search;
+  std::vector<Sequence*> sequences;  // most probable first
+};
+
 struct Sequence {
-  RequestId id = 0;  // of its request
+  std::list<std::unique_ptr<Sequence>>::iterator place;  // among all of its engine
+  RequestId id = 0;                                      // of its request
   int32_t sample = 0;
   std::shared_ptr<const Request> request;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
@@ -31,7 +41,7 @@ struct Sequence {
   // Samples that are forked off this one as soon as the prompt's logits are there.
   int32_t forks_due = 0;
   // Of beam search: the search that it is a beam of, and what may come next.
-  std::shared_ptr<BeamSearch> beams;
+  std::shared_ptr<Beams> beams;
   std::vector<BeamCandidate> candidates;  // empty until its logits are there
 
   EncoderInput input;                            // its request's source; empty without one
@@ -42,7 +52,7 @@ struct Sequence {
   // Sequences that it will become, itself included.
   int32_t sequences_due() const {
     // The first of a search's beams stands for those that are still to be made.
-    return 1 + forks_due + (beams == nullptr || sample != 0 ? 0 : beams->beams_due());
+    return 1 + forks_due + (beams == nullptr || sample != 0 ? 0 : beams->search.beams_due());
   }
   int32_t tokens_due() const { return static_cast<int32_t>(ids.size()) - computed; }
   int32_t output_tokens() const { return static_cast<int32_t>(ids.size()) - prompt_tokens; }
