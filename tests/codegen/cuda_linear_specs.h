@@ -2,8 +2,10 @@
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_LINEAR_SPECS_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_LINEAR_SPECS_H_
 
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "codegen/cuda/linear.h"
 #include "gtest/gtest.h"
 
@@ -41,6 +43,24 @@ inline std::vector<CudaLinearKernel> Kernels(const LinearSpec& spec,
   absl::StatusOr<std::vector<CudaLinearKernel>> kernels = CudaLinearKernels(spec, limits);
   EXPECT_TRUE(kernels.ok()) << kernels.status();
   return kernels.ok() ? *kernels : std::vector<CudaLinearKernel>();
+}
+
+// Body, rows or heights of tiles, stages of each.
+inline std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
+  std::string text;
+  for (const CudaLinearKernel& kernel : kernels) {
+    const CudaLinearConfig& config = kernel.config;
+    absl::StrAppend(&text, text.empty() ? "" : ", ");
+    if (config.body == CudaLinearConfig::kWarpgroup) {
+      absl::StrAppend(&text, "warpgroup ", config.tile_rows, "/", config.stages);
+    } else if (config.body == CudaLinearConfig::kNarrow) {
+      absl::StrAppend(&text, "narrow ", config.rows, "x", config.tile_rows, "/", config.stages);
+    } else {
+      absl::StrAppend(&text, config.body == CudaLinearConfig::kFew ? "few " : "tile ", config.rows,
+                      "/", config.groups, "/", config.stages);
+    }
+  }
+  return text;
 }
 
 }  // namespace quire::testing

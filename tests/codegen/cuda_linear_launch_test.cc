@@ -1,0 +1,182 @@
+// Which kernels a linear has on a device, and which of them it launches, with what.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/cuda/linear.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/codegen/cuda_linear_specs.h"
+
+namespace quire {
+namespace {
+
+using testing::Describe;
+using testing::FusedSpec;
+using ::testing::HasSubstr;
+using testing::Kernels;
+using testing::kHopper;
+using testing::Spec;
+
+std::string Describe(const CudaLaunch& launch) {
+  std::string text = absl::StrCat(launch.entry, " x", launch.grid, ":");
+  for (const CudaArgument& argument : launch.arguments) {
+    absl::StrAppend(&text, " ",
+                    argument.kind == CudaArgument::Kind::kOperand     ? "operand "
+                    : argument.kind == CudaArgument::Kind::kWorkspace ? "workspace "
+                    : argument.kind == CudaArgument::Kind::kTensorMap ? "map "
+                                                                      : "",
+                    argument.value);
+  }
+  return text;
+}
+
+TEST(CudaLinearLaunchTest, LaunchesOfAPlan) {
+  LinearSpec spec = Spec(6144, 4096);
+  spec.residual = true;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_EQ((*kernel)->entries().size(), 8u);
+  EXPECT_EQ((*kernel)->entries()[0].entry, "linear_few_4");
+  const struct {
+    int64_t rows;
+    const char* launch;
+  } cases[] = {
+      {1, "0 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 1 0"},
+      {9, "1 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 9 96 6144 4096"},
+      {64, "3 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 64 96 6144 4096"},
+      {128, "4 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 96 6144 4096"},
+      {512, "6 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128 6144 4096"},
+  };
+  for (const auto& c : cases) {
+    const CudaLaunches launches = (*kernel)->Launches(c.rows);
+    ASSERT_EQ(launches.launches.size(), 1u);
+    EXPECT_EQ(Describe(launches.launches[0]), c.launch);
+  }
+  // x's boxes have no more rows than it, in eights.
+  const std::pair<int64_t, int> boxes[] = {{9, 16}, {33, 40}, {65, 72}, {96, 96}, {129, 128}};
+  for (const auto& [rows, box_rows] : boxes) {
+    EXPECT_EQ((*kernel)->Launches(rows).launches[0].tensor_maps[0].box_rows, box_rows) << rows;
+  }
+  const CudaLaunch many = (*kernel)->Launches(512).launches[0];
+  ASSERT_EQ(many.tensor_maps.size(), 2u);
+  EXPECT_EQ(many.tensor_maps[0].base.value, 0);
+  EXPECT_EQ(many.tensor_maps[0].rows, 512);
+  EXPECT_EQ(many.tensor_maps[0].box_rows, 128);
+  EXPECT_EQ(many.tensor_maps[1].base.value, 1);
+  EXPECT_EQ(many.tensor_maps[1].rows, 6144);
+  EXPECT_EQ(many.tensor_maps[1].columns, 4096);
+  EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
+  spec.k = 68;
+  EXPECT_EQ(MakeCudaKernel(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// Few rows: one launch. More: the norm before; between few and many, the activation after.
+TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
+  LinearSpec spec = FusedSpec();
+  spec.bias = true;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_EQ((*kernel)->entries().size(), 7u);  // no activation by itself: all bodies have it
+  EXPECT_THAT((*kernel)->entries()[6].source, HasSubstr("rms_norm"));
+  const std::string parameters = " operand 2 operand -1 ";
+  const struct {
+    int64_t rows;
+    std::vector<std::string> launches;
+    int64_t workspace_bytes;
+  } cases[] = {
+      {4,
+       {"0 x132: operand 0 operand 1" + parameters +
+        "operand 4 workspace 0 4 0 operand 3 operand -1"},
+       0},
+      {16,
+       {"6 x16: operand 0 operand 3 workspace 65536 16",
+        "2 x115: map 0 map 1" + parameters + "operand 4 workspace 0 16 115 11008 4096"},
+       65536 + 16 * 4096 * 2},
+      {64,
+       {"6 x64: operand 0 operand 3 workspace 65536 64",
+        "4 x115: map 0 map 1" + parameters + "operand 4 workspace 0 64 115 11008 4096"},
+       65536 + 64 * 4096 * 2},
+      {128,
+       {"6 x128: operand 0 operand 3 workspace 65536 128",
+        "5 x115: map 0 map 1" + parameters + "operand 4 workspace 0 128 115 11008 4096"},
+       65536 + 128 * 4096 * 2},
+  };
+  for (const auto& c : cases) {
+    const CudaLaunches launches = (*kernel)->Launches(c.rows);
+    std::vector<std::string> texts;
+    for (const CudaLaunch& launch : launches.launches) texts.push_back(Describe(launch));
+    EXPECT_EQ(texts, c.launches);
+    EXPECT_EQ(launches.workspace_bytes, c.workspace_bytes);
+  }
+  const CudaLaunch many = (*kernel)->Launches(128).launches[1];
+  EXPECT_EQ(many.tensor_maps[0].base.kind, CudaArgument::Kind::kWorkspace);
+  EXPECT_EQ(many.tensor_maps[0].base.value, 65536);
+  EXPECT_EQ(many.tensor_maps[1].rows, 22016);
+  EXPECT_TRUE(many.tensor_maps[1].paired);
+  EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
+  EXPECT_TRUE((*kernel)->Launches(16).launches[1].tensor_maps[1].paired);
+  EXPECT_THAT((*kernel)->entries()[2].source, HasSubstr("whole_tiles, 2 * n, k}, x,"));
+}
+
+// One that is not gated, between few and many rows.
+TEST(CudaLinearLaunchTest, AnActivationAfterTheProduct) {
+  LinearSpec spec = Spec(12288, 4096);
+  spec.act = LinearAct::kGelu;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const CudaLaunches launches = (*kernel)->Launches(64);
+  ASSERT_EQ(launches.launches.size(), 2u);
+  EXPECT_EQ(Describe(launches.launches[0]),
+            "4 x128: map 0 map 1 operand -1 operand -1 workspace 65536 workspace 0 64 128 12288 "
+            "4096");
+  EXPECT_EQ(Describe(launches.launches[1]).substr(0, 2), "7 ");
+  EXPECT_EQ((*kernel)->Launches(512).launches.size(), 1u);
+}
+
+// Weights of blocks: up to 256 rows read them, each tile its own; more read elements that an entry
+// of its own leaves in the workspace.
+TEST(CudaLinearLaunchTest, LaunchesOfABlockQuantisedWeight) {
+  LinearSpec spec = Spec(22016, 4096);
+  spec.weight = DType::kQ4_K;
+  EXPECT_EQ(Describe(Kernels(spec)),
+            "few 8/4/4, few 16/2/4, narrow 64x192/8, narrow 128x128/8, warpgroup 128/6, "
+            "warpgroup 192/5, warpgroup 256/4");
+  // Tiles of 64 rows where those for 257 rows go round once, not where those for 128 do.
+  for (const auto& [n, has_low] : {std::pair(2816, true), std::pair(2880, false)}) {
+    LinearSpec low = Spec(n, 4096);
+    low.weight = DType::kQ8_0;
+    EXPECT_EQ(absl::StrContains(Describe(Kernels(low)), "warpgroup 64/8"), has_low) << n;
+    EXPECT_FALSE(absl::StrContains(Describe(Kernels(low)), "warpgroup 96/7")) << n;
+  }
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const std::string rest = " operand -1 operand -1 operand 2 workspace 0 ";
+  const struct {
+    int64_t rows;
+    std::vector<std::string> launches;
+  } cases[] = {
+      {3, {"0 x132: operand 0 operand 1" + rest + "3 0"}},
+      {30, {"2 x115: map 0 operand 1" + rest + "30 115 22016 4096"}},
+      {256, {"3 x132: map 0 operand 1" + rest + "256 344 22016 4096"}},
+      {4096,
+       {"7 x1056: operand 1 workspace 65536",
+        "6 x132: map 0 map 1" + rest + "4096 2752 22016 4096"}},
+  };
+  for (const auto& c : cases) {
+    const CudaLaunches launches = (*kernel)->Launches(c.rows);
+    std::vector<std::string> texts;
+    for (const CudaLaunch& launch : launches.launches) texts.push_back(Describe(launch));
+    EXPECT_EQ(texts, c.launches);
+    EXPECT_EQ(launches.workspace_bytes,
+              c.rows < 4096 ? 0 : kCudaZeroBytes + int64_t{22016} * 4096 * 2);
+  }
+  const CudaTensorMap weight = (*kernel)->Launches(4096).launches[1].tensor_maps[1];
+  EXPECT_EQ(weight.base.kind, CudaArgument::Kind::kWorkspace);
+  EXPECT_EQ(weight.base.value, kCudaZeroBytes);
+}
+
+}  // namespace
+}  // namespace quire
