@@ -16,9 +16,8 @@
 //   states     of `encode`, where it reads states: as kernels read them
 //   run        of `encode`: pages that last for a run. Layers have the same place: a layer is read
 //              before the next is written
-//   logits     host memory, as the device copies to it without a detour; none before it is asked
-//   for greatest   what a greedy choice needs of each row of logits: host memory, which kernels
-//   write
+//   logits     host memory that the device copies to without a detour; none before it is asked for
+//   greatest   what a greedy choice needs of each row of logits: host memory, which kernels write
 //              and nobody needs to copy
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_PROGRAM_H_
