@@ -46,8 +46,8 @@ struct Report {
 };
 
 absl::Status TooLong(absl::string_view what, int64_t positions, absl::string_view fix) {
-  return WithLine(UsageError(absl::StrCat("quire bench: ", what, " too long, ", positions,
-                                          " positions are defined")),
+  return WithLine(absl::InvalidArgumentError(
+                      absl::StrCat(what, " too long, ", positions, " positions are defined")),
                   "fix", fix);
 }
 
@@ -197,6 +197,7 @@ VerbMain AddBenchVerb(CLI::App* app) {
                       "tokens of each encoder input, if there is one; several: of inputs in turn "
                       "(128, or as many as fit)")
           ->delimiter(',')
+          ->allow_extra_args(false)
           ->check(CLI::Range(1, 1 << 20));
   CLI::Option* gen =
       app->add_option("--gen", shape.gen, "tokens to generate after each (128, or as many as fit)")
@@ -206,6 +207,7 @@ VerbMain AddBenchVerb(CLI::App* app) {
       ->check(CLI::Range(0, 1 << 20));
   app->add_option("--batch", options->batches, "sequences at a time: 1,8 (1)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 4096));
   app->add_option("--step-tokens", shape.step_tokens, "tokens computed in one step (512)")
       ->check(CLI::Range(1, 1 << 20));

@@ -55,6 +55,8 @@ std::string WrongNumber(const std::string& text, double low, double most) {
   return absl::StrCat(text, " is not a number from ", low, " to ", most);
 }
 
+std::string WrongName(const std::string& name) { return name.empty() ? "the name is empty" : ""; }
+
 absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::string_view ids_flag) {
   const size_t valid = tokenizer::ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();

@@ -57,6 +57,9 @@ std::string WrongWhole(const std::string& text, uint64_t most);
 // is none.
 std::string WrongNumber(const std::string& text, double low, double most);
 
+// Likewise of a name of a file or folder.
+std::string WrongName(const std::string& name);
+
 // UsageError unless `text` is UTF-8, which is all that tokenizers read. `from` names where it
 // stands: "-p", "prompts.txt"; `ids_flag` what takes tokens instead, "" for nothing.
 absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::string_view ids_flag);

@@ -51,7 +51,6 @@ std::string DefaultOut(absl::string_view model) {
 std::string WrongUsage(const CLI::App& app, const Options& options) {
   const AssembleOptions& assemble = options.assemble;
   const bool is_qir = absl::EndsWith(assemble.model, ".qir");
-  if (assemble.model.empty()) return "no model\n  allowed: a directory, .gguf, .qir or .qplan";
   if (options.has_passes) {
     const absl::Status passes = ParsePassList(options.passes).status();
     if (!passes.ok()) return absl::StrCat("--", passes.message());
@@ -175,7 +174,11 @@ absl::Status Compile(Options& options) {
   const char* const usual = options.weights == "ref" ? "cpu,cuda" : "cpu";
   std::vector<TargetFlag> targets(1);
   if (options.has_target || !is_plan) {
-    QUIRE_ASSIGN_OR_RETURN(targets, ParseTargetFlag(options.has_target ? options.target : usual));
+    auto parsed = ParseTargetFlag(options.has_target ? options.target : usual);
+    if (!parsed.ok()) {
+      return UsageError(absl::StrCat("quire compile: --target: ", parsed.status().message()));
+    }
+    targets = *std::move(parsed);
   }
   for (const TargetFlag& target : targets) {
     TargetRequest& request = options.assemble.targets.emplace_back();
@@ -221,10 +224,12 @@ absl::Status Compile(Options& options) {
 VerbMain AddCompileVerb(CLI::App* app) {
   auto options = std::make_shared<Options>();
   AssembleOptions& assemble = options->assemble;
-  app->add_option("model", assemble.model, "model directory, .gguf, .qir or .qplan")->required();
+  app->add_option("model", assemble.model, "model directory, .gguf, .qir or .qplan")
+      ->required()
+      ->check(WrongName);
   app->add_option("-o,--output", options->out,
                   "the plan to write (default: the model's name with .qplan, here)")
-      ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
+      ->check(WrongName);
   app->add_flag("--force", options->force, "replace an existing file");
   CLI::Option* weights =
       app->add_option("--weights", options->weights,
@@ -242,11 +247,15 @@ VerbMain AddCompileVerb(CLI::App* app) {
       ->check(CLI::Range(1, 65536));
   app->add_option("--weights-dir", assemble.weights_dir,
                   "of a .qir: directory or .gguf with its weights; of a .qplan: directory where "
-                  "its weight files are now");
+                  "its weight files are now")
+      ->check(WrongName);
   app->add_option("--weights-map", assemble.weights_map,
-                  "of a .qir: JSON from weight to tensor name");
+                  "of a .qir: JSON from weight to tensor name")
+      ->check(WrongName);
   app->add_option("--allow-config-key", assemble.model_options.allowed_config_keys,
-                  "a key of config.json or of GGUF's metadata that is known to be harmless");
+                  "a key of config.json or of GGUF's metadata that is known to be harmless")
+      ->allow_extra_args(false)
+      ->check(WrongName);
   app->add_option("--activations", options->activations,
                   "of a checkpoint of 8-bit floats that means its linears to round what they read: "
                   "auto, as it says, or keep")
@@ -256,7 +265,8 @@ VerbMain AddCompileVerb(CLI::App* app) {
       "run these passes only: a,b,... (all; of a .qplan: those it was asked for with)");
   app->add_option("--emit", options->emit, "ir: print the module on stdout and write no plan")
       ->check(CLI::IsMember({"ir"}));
-  app->add_option("--dump-ir", assemble.pipeline.dump_ir_dir, "write the IR after every pass here");
+  app->add_option("--dump-ir", assemble.pipeline.dump_ir_dir, "write the IR after every pass here")
+      ->check(WrongName);
   app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");
   return [options, app, passes, target, weights] {
     options->has_passes = passes->count() > 0;

@@ -38,6 +38,9 @@ absl::StatusOr<Dumped> DumpIr(const PlanFile& file, const DumpOptions& options);
 absl::StatusOr<Dumped> DumpPasses(const PlanFile& file, const DumpOptions& options);
 absl::StatusOr<Dumped> DumpKernels(const PlanFile& file, const DumpOptions& options);
 
+// The target that has what --emit shows; "" where any target's kernels will do.
+absl::string_view TargetOfEmit(absl::string_view emit);
+
 // The target that the options name.
 absl::StatusOr<const plan::TargetT*> TargetToDump(const PlanFile& file, const DumpOptions& options);
 

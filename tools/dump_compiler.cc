@@ -82,24 +82,18 @@ KernelLaunches LaunchesOf(const plan::TargetT& target, size_t kernel) {
   return launches;
 }
 
-// "" where any target's kernels will do.
+}  // namespace
+
 absl::string_view TargetOfEmit(absl::string_view emit) {
   if (emit == "spec") return "";
   return emit == "llvm" || emit == "asm" ? "cpu" : "cuda";
 }
-
-}  // namespace
 
 absl::StatusOr<Dumped> DumpKernels(const PlanFile& file, const DumpOptions& options) {
   const absl::string_view wanted = TargetOfEmit(options.emit);
   DumpOptions with_target = options;
   if (options.target.empty()) with_target.target = std::string(wanted);
   QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, TargetToDump(file, with_target));
-  if (!wanted.empty() && target->name != wanted) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat("--emit=", options.emit, " is of ",
-                                                            wanted, ", not of ", target->name)),
-                    "fix", absl::StrCat("--target=", wanted));
-  }
   std::vector<std::vector<CudaEntryText>> cuda;
   const std::string architecture =
       options.architecture.empty() ? ShownArchitecture(*target) : options.architecture;

@@ -5,6 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "codegen/cuda/architecture.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
 #include "tools/cli.h"
@@ -62,6 +63,16 @@ std::string WrongUsage(const CLI::App& app, const Options& options) {
   const bool is_lowered = (options.output == "ir" && options.dump.phase == "lowered") ||
                           is_kernels || options.output == "passes" || options.output == "memory" ||
                           options.output == "weights";
+  const absl::string_view emitted = TargetOfEmit(emit);
+  if (is_kernels && !emitted.empty() && !options.dump.target.empty() &&
+      options.dump.target != emitted) {
+    return absl::StrCat("--emit=", emit, " is of ", emitted, ", not of ", options.dump.target,
+                        "\n  fix: --target=", emitted);
+  }
+  if (!options.dump.architecture.empty()) {
+    const absl::Status known = LimitsOfArchitecture(options.dump.architecture).status();
+    if (!known.ok()) return absl::StrCat("--arch: ", known.message());
+  }
   return IdleFlag(app,
                   {{"--output", tables == 0, "a plan"},
                    {"--format", tables == 0, "a plan"},
@@ -77,7 +88,7 @@ std::string WrongUsage(const CLI::App& app, const Options& options) {
 
 VerbMain AddDumpVerb(CLI::App* app) {
   auto options = std::make_shared<Options>();
-  app->add_option("plan", options->plan, "the .qplan to look into");
+  app->add_option("plan", options->plan, "the .qplan to look into")->check(WrongName);
   app->add_option("--output", options->output,
                   "what to show: summary, ir, passes, kernels, memory, weights or metadata")
       ->check(
@@ -90,7 +101,8 @@ VerbMain AddDumpVerb(CLI::App* app) {
                   "of kernels: spec; of the CPU's llvm or asm; of CUDA's cuda, ptx or sass")
       ->check(CLI::IsMember({"spec", "llvm", "asm", "cuda", "ptx", "sass"}));
   app->add_option("--target", options->dump.target,
-                  "of a plan with several (default: the first, or the one --emit is of)");
+                  "of a plan with several (default: the first, or the one --emit is of)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app->add_option("--arch", options->dump.architecture,
                   "of CUDA kernels (default: that of the plan's binaries, else sm_90a)");
   app->add_flag("--ops", options->ops, "the table of ops, as Markdown");

@@ -1,10 +1,14 @@
 #include "tools/run_options.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ir/plan_check.h"
@@ -30,6 +34,21 @@ constexpr FieldFlag kFlagsOfFields[] = {
     {"source_images", "--image-positions"},
     {"source_states", "--source-states"},
 };
+
+// "1.5GiB" as bytes. KB, K and KiB are the same, and so are the others.
+std::optional<int64_t> SizeOf(absl::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  double size = 0;
+  if (!absl::SimpleAtod(text.substr(0, digits), &size)) return std::nullopt;
+  std::string unit = absl::AsciiStrToLower(absl::StripAsciiWhitespace(text.substr(digits)));
+  constexpr absl::string_view kUnits = "kmgt";
+  const size_t power = unit.empty() ? kUnits.npos : kUnits.find(unit[0]);
+  if (power != kUnits.npos) size *= std::exp2(10.0 * static_cast<double>(power + 1));
+  const absl::string_view rest = absl::string_view(unit).substr(power == kUnits.npos ? 0 : 1);
+  const bool is_unit = rest.empty() || rest == "b" || (rest == "ib" && power != kUnits.npos);
+  if (!is_unit || size > std::exp2(50.0)) return std::nullopt;
+  return static_cast<int64_t>(size);
+}
 
 bool IsWordByte(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
@@ -87,37 +106,48 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
   AddSessionOptions(app, &options->session);
   app->add_option("-p,--prompt", options->prompts, "a prompt; may be given several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);
   app->add_option("--prompt-file", options->prompt_files,
                   "a file whose text is a prompt; may be given several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->check(WrongName);
   app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3; may be given several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);
   app->add_option("--source", options->sources,
                   "a text for the model's encoder; may be given several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);
   app->add_option("--source-file", options->source_files,
                   "a file whose text is for the encoder; may be given several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->check(WrongName);
   app->add_option("--source-ids", options->source_ids,
                   "token ids for the model's encoder, as they are: 1,2,3; may be given several "
                   "times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);
   app->add_option(
          "--source-states", options->source_states,
          "a .safetensors file with states for the model to look at; for each prompt, if given "
          "several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->check(WrongName);
   app->add_option("--image-positions", options->image_positions,
                   "where in the prompt the images stand that states are of: 1,2,9; rows before one "
                   "do not see it (all see all)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(0, 1 << 30));
   app->add_option("-n,--max-tokens", options->max_tokens,
                   "tokens to generate at most (what fits of the model's max_new_tokens or "
@@ -127,7 +157,8 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
   AddSamplingOptions(app, options);
   app->add_option("--stop", options->stop, "end before this text; may be given several times")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);
   app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
   app->add_flag("--no-special", options->no_special,
                 "put no bos or eos around texts, and no start token before a decoder's ids");
@@ -137,9 +168,19 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
   app->add_option("--top-logprobs", options->sampling.top_logprobs,
                   "and of so many most probable ones; with --output=json")
       ->check(CLI::Range(0, 1000));
-  app->add_option("--memory", options->engine.cache_bytes,
-                  "bytes for keys and values, such as 512MiB (cpu: 1GiB; cuda: what is left)")
-      ->transform(CLI::AsSizeValue(false));
+  app->add_option_function<std::string>(
+         "--memory",
+         [options](const std::string& text) {
+           options->engine.cache_bytes = SizeOf(text).value_or(0);
+         },
+         "bytes for keys and values, such as 512MiB (cpu: 1GiB; cuda: what is left)")
+      ->check([](const std::string& text) {
+        return SizeOf(text).has_value()
+                   ? std::string()
+                   : absl::StrCat(text,
+                                  " is not a size: a number, with KiB, MiB, GiB or TiB "
+                                  "behind it or bytes, up to 1024TiB");
+      });
   app->add_option("--chunk", options->engine.chunk_tokens,
                   "tokens of a prompt in one step at most; 0: as the step allows")
       ->check(CLI::Range(int64_t{0}, kMaxStepRows));
@@ -180,6 +221,9 @@ std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
   if (prompts > 1 && HasSource(options)) {
     return "several prompts beside a source\n  allowed: one prompt, which every source's output "
            "begins with, or none";
+  }
+  for (const std::string& text : options.stop) {
+    if (text.empty()) return "--stop is empty\n  allowed: a text";
   }
   const size_t states = options.source_states.size();
   if (states > 1 && states != prompts) {

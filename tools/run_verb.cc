@@ -153,6 +153,9 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
                                                 : "--source-ids",
                 "a model that has an encoder of tokens; any other reads a prompt");
   }
+  if (!options.source_states.empty() && info.states_width == 0) {
+    return idle("--source-states", "a model that looks at states, such as mllama_text_model");
+  }
   if (beam.beams == 1 && options.length_penalty)
     return idle("--length-penalty", "--beams=2 or more");
   if (beam.beams == 1 && options.early_stopping)
@@ -225,10 +228,10 @@ absl::Status Run(RunOptions& options) {
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
   const ModelInfo& info = session.model->info();
-  QUIRE_RETURN_IF_ERROR(AddStates(options, info.states_width, &prompts));
   const SamplingParams sampling = ChooseSampling(options, info.sampling);
   const BeamParams beam = ChooseBeams(options, info.beam, sampling);
   QUIRE_RETURN_IF_ERROR(CheckFlags(options, info, sampling, beam));
+  QUIRE_RETURN_IF_ERROR(AddStates(options, info.states_width, &prompts));
   if (beam.beams > 1 && !info.stop.empty() && !options.ignore_eos) {
     progress.Clear();
     std::fputs("note: the model's stop strings do not end beams\n", stderr);

@@ -11,11 +11,12 @@
 #include "ir/status.h"
 #include "runtime/weights.h"
 #include "tools/check_weights.h"
+#include "tools/cli.h"
 
 namespace quire {
 
 void AddSessionOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option("plan", options->plan, "the .qplan")->required();
+  app->add_option("plan", options->plan, "the .qplan")->required()->check(WrongName);
   app->add_option("--device", options->model.device,
                   "cpu, cuda, or auto: the GPU where there is one and the plan is for it")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
@@ -32,8 +33,9 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_flag("--portable", options->model.portable,
                 "cuda: the kernels of devices before sm_90; for debugging");
   app->add_option(
-      "--weights-dir", options->model.weights_dir,
-      "where the weight files are now, if they are not packed (default: where the plan says)");
+         "--weights-dir", options->model.weights_dir,
+         "where the weight files are now, if they are not packed (default: where the plan says)")
+      ->check(WrongName);
 }
 
 std::string WrongSessionUsage(const SessionOptions& options) {

@@ -21,10 +21,6 @@ absl::StatusOr<std::shared_ptr<const std::vector<float>>> ReadSourceStates(absl:
     return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": ", what)), "allowed",
                     absl::StrCat("one tensor of f32, f16 or bf16 whose last extent is ", width));
   };
-  if (width == 0) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": the model reads no states")),
-                    "allowed", "models that look at states, as mllama_text_model");
-  }
   const size_t slash = path.rfind('/');
   const absl::string_view folder = slash == absl::string_view::npos ? "." : path.substr(0, slash);
   const absl::string_view name = slash == absl::string_view::npos ? path : path.substr(slash + 1);

@@ -12,7 +12,7 @@
 namespace quire {
 
 // The file's one tensor, of f32, f16 or bf16; its last extent is `width`, and all before it count
-// rows. INVALID_ARGUMENT saying what the file has instead.
+// rows. INVALID_ARGUMENT saying what the file has instead. REQUIRES: width > 0.
 absl::StatusOr<std::shared_ptr<const std::vector<float>>> ReadSourceStates(absl::string_view path,
                                                                            int64_t width);
 

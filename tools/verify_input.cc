@@ -98,13 +98,18 @@ absl::Status ChooseSource(const VerifyInputOptions& options, const Session& sess
     input->states = std::make_shared<const std::vector<float>>(std::move(states));
     return absl::OkStatus();
   }
-  if (!HasSource(options)) {
+  if (HasSource(options)) {
+    QUIRE_ASSIGN_OR_RETURN(input->source, GivenIds(options.source, "--source", options.source_ids,
+                                                   "--source-ids", session));
+  } else {
     input->source = RandomIds(tokens, session.vocabulary(), &random);
-    return absl::OkStatus();
   }
-  QUIRE_ASSIGN_OR_RETURN(input->source, GivenIds(options.source, "--source", options.source_ids,
-                                                 "--source-ids", session));
-  return absl::OkStatus();
+  const auto count = static_cast<int64_t>(input->source.size());
+  if (info.max_source == 0 || count <= info.max_source) return absl::OkStatus();
+  return WithLine(
+      absl::InvalidArgumentError(absl::StrCat("a source of ", count, " tokens is too long, ",
+                                              info.max_source, " positions are defined")),
+      "fix", HasSource(options) ? "a shorter source" : "fewer --tokens");
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ class UsageTest(QuireTest):
             ("--source-states", "run", "x", "-p", "y", "-p", "z", "-p", "a", "--source-states=b", "--source-states=c"),
             ("-p", "verify", "x", "-p", ""),
             ("--source", "verify", "x", "--source", ""),
+            ("--stop", "run", "x", "-p", "y", "--stop", ""),
+            ("--arch", "dump", "x", "--output=kernels", "--emit=ptx", "--arch=foo"),
             ("--output", "compile", "x.qir", "--emit=ir", "-o", "y"),
             ("--weights", "compile", "x.qir", "--emit=ir", "--weights=pack"),
             ("--target", "compile", "x.qir", "--emit=ir", "--target=cpu,cuda"),
@@ -80,12 +82,35 @@ class UsageTest(QuireTest):
             ("--frequency-penalty", "run", plan, "-p", "y", "--beams=2", "--frequency-penalty=1"),
             ("--samples", "run", plan, "-p", "y", "--samples=2"),
             ("--no-special", "run", plan, "--ids=5", "--no-special"),
+            ("--source-states", "run", plan, "-p", "Once", "--source-states=x"),
             ("--tokens", "verify", plan, "-p", "Once", "--tokens=3"),
             ("--source", "bench", plan, "--source=3"),
         ):
             error = self.error(*arguments, code=USAGE)
             self.assertIn(f"{flag} has no effect", error.splitlines()[0])
             self.assertIn("\n  allowed: ", error)
+
+    def test_names_that_are_empty(self):
+        for arguments in (["compile", ""], ["compile", "x", "-o", ""], ["compile", "x.qir", "--weights-dir="],
+                          ["compile", "x.qir", "--weights-map="], ["compile", "x", "--dump-ir="],
+                          ["compile", "x", "--allow-config-key="], ["run", "", "-p", "a"], ["run", "x", "--prompt-file="],
+                          ["run", "x", "--source-file="], ["run", "x", "-p", "a", "--source-states="], ["dump", ""],
+                          ["check", ""], ["verify", ""], ["bench", ""], ["check", "x", "--weights-dir="]):
+            self.assertIn("the name is empty", self.error(*arguments, code=USAGE))
+
+    def test_a_flag_takes_one_argument(self):
+        plan = self.story()
+        out, _ = self.quire("run", plan, "-p", "Once", "-n", "3")
+        self.assertEqual(self.quire("run", "-p", "Once", plan, "-n", "3")[0], out)
+        for arguments in (["run", plan, "-p", "a", "b"], ["run", plan, "--ids", "5", "6"], ["bench", plan, "--batch", "1", "2"]):
+            self.assertIn("was not expected", self.error(*arguments, code=USAGE))
+
+    def test_sizes(self):
+        plan = self.story()
+        for size in ("-5", "99999999999999999999", "abc", "", "1.2.3GiB", "5 apples", "1XiB", "ib", "5ib"):
+            self.assertIn("--memory", self.error("run", plan, "-p", "a", f"--memory={size}", code=USAGE))
+        for size in ("1.5MiB", "1m", "2 MB", "1048576", "1048576b", "0"):
+            self.quire("run", plan, "-p", "a", "-n", "1", f"--memory={size}")
 
     def test_missing_argument(self):
         for verb in VERBS:
@@ -161,6 +186,7 @@ class FilesTest(QuireTest):
         self.assertEqual((self.folder / "x.qplan").stat().st_size, size)
         self.quire("compile", "x.qplan", "-o", "x.qplan", "--force", "--weights-dir=moved")
         self.assertEqual((self.folder / "x.qplan").stat().st_size, size)
+        self.error("compile", "x.qplan", "-o", "y.qplan", "--weights=ref", "--weights-dir=nowhere", code=MISMATCH)
         self.quire("compile", "x.qplan", "-o", "y.qplan", "--weights=ref", "--weights-dir=moved")
         self.assertLess((self.folder / "y.qplan").stat().st_size, size)
 
@@ -246,7 +272,6 @@ class FilesTest(QuireTest):
         for name in ("no", "no.gguf", "no.qir"):
             self.assertRegex(self.error("compile", name, code=UNSUPPORTED),
                              f"(?i)^error: {name}: .*no such file or directory\n  fix: this folder is empty")
-        self.assertIn("allowed: ", self.error("compile", "", code=USAGE))
 
     def test_flags_of_texts_on_a_model(self):
         write_llama(self.folder / "model")
@@ -261,7 +286,9 @@ class FilesTest(QuireTest):
     def test_missing_target(self):
         write_llama(self.folder / "model")
         self.quire("compile", "model", "-o", "x.qplan")
-        self.error("dump", "x.qplan", "--output=memory", "--target=abacus", code=MISMATCH)
+        self.error("dump", "x.qplan", "--output=memory", "--target=abacus", code=USAGE)
+        self.quire("compile", "model", "-o", "cpu.qplan", "--target=cpu")
+        self.error("dump", "cpu.qplan", "--output=memory", "--target=cuda", code=MISMATCH)
 
     def test_missing_plan(self):
         for verb in ("run", "dump", "check", "verify", "bench"):

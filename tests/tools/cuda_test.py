@@ -6,7 +6,7 @@ import unittest
 
 import quire_test
 from checkpoints import write_llama
-from quire_test import FAILURE, MISMATCH, UNSUPPORTED, QuireTest
+from quire_test import FAILURE, MISMATCH, USAGE, QuireTest
 
 STORY = "models/demo/story"
 
@@ -16,7 +16,7 @@ def environment(**changes):
 
 
 class TargetTest(QuireTest):
-    def compile_error(self, target, code=UNSUPPORTED):
+    def compile_error(self, target, code=USAGE):
         return self.error("compile", quire_test.ROOT / STORY, "-o", "x.qplan", f"--target={target}", code=code)
 
     def test_unknown_targets_and_architectures(self):
@@ -101,7 +101,7 @@ class PlanWithBinariesTest(QuireTest):
         self.assertRegex(text, r"(?m)^// \w+ for sm_80: \d+ threads, .* \d+ registers, no spills$")
 
     def test_emits_of_another_target(self):
-        error = self.error("dump", "cuda.qplan", "--output=kernels", "--emit=ptx", "--target=cpu", code=UNSUPPORTED)
+        error = self.error("dump", "cuda.qplan", "--output=kernels", "--emit=ptx", "--target=cpu", code=USAGE)
         self.assertIn("fix: --target=cuda", error)
 
     def test_instructions_by_a_disassembler_on_the_path(self):

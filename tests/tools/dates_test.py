@@ -82,6 +82,9 @@ class DatesTest(QuireTest):
         self.quire("verify", "ids.qplan", flags[0], "--ids=2,0", "--steps=2")
         self.assertIn("fix: give ids by --source-ids",
                       self.error("verify", "ids.qplan", "--source=3/3/84", code=UNSUPPORTED))
+        for arguments in (["--source-ids=" + ",".join(["5"] * 129)], ["--ids=5", "--tokens=129"]):
+            self.assertIn("a source of 129 tokens is too long, 128 positions are defined\n  fix: ",
+                          self.error("verify", "ids.qplan", *arguments, code=UNSUPPORTED))
         for verb in ("run", "verify"):
             error = self.error(verb, "ids.qplan", "--source-ids=5,99999", "--ids=2", *(["--output=ids"] if verb == "run" else []),
                                code=UNSUPPORTED)

@@ -295,19 +295,19 @@ class BenchTest(QuireTest):
         self.assertEqual(lengths("dates.qplan", "--source=5,100", "--batch=3"), (97, 32, [5, 100]))
 
         def said(plan, *arguments):
-            return self.error("bench", plan, *arguments, code=USAGE)
+            return self.error("bench", plan, *arguments, code=UNSUPPORTED)
 
         error = said("story.qplan", "--prompt=500", "--gen=14")
-        self.assertIn("quire bench: --prompt=500 and --gen=14 are too long, 512 positions are defined", error)
+        self.assertIn("error: --prompt=500 and --gen=14 are too long, 512 positions are defined", error)
         self.assertIn("fix: --prompt=499, or --gen=13\n", error)
         self.assertIn("fix: --prompt=512, or less\n", said("story.qplan", "--prompt=513"))
         self.assertIn("fix: --gen=512, or less\n", said("story.qplan", "--gen=513"))
         self.assertIn("fix: --prompt=385, or less\n", said("story.qplan", "--prompt=600", "--gen=128"))
         error = said("story.qplan", "--prompt=8", "--context=500", "--gen=13")
-        self.assertIn("quire bench: --context=500 and --gen=13 are too long", error)
+        self.assertIn("error: --context=500 and --gen=13 are too long", error)
         self.assertIn("fix: --context=499, or --gen=12\n", error)
         error = said("dates.qplan", "--source=3,129")
-        self.assertIn("quire bench: --source=129 is too long, 128 positions are defined", error)
+        self.assertIn("error: --source=129 is too long, 128 positions are defined", error)
         self.assertIn("fix: --source=128, or less\n", error)
 
 
