@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "runtime/greatest_logit.h"
 #include "runtime/sampler.h"
 
 namespace quire {
@@ -21,13 +22,11 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
 absl::StatusOr<std::vector<double>> Logprobs(const SamplingParams& sampling,
                                              absl::Span<const float> logits,
                                              const TokenHistory& history) {
-  double greatest = kImpossible;
-  for (const float logit : logits) {
-    if (!(logit <= std::numeric_limits<float>::max())) {  // NaN, too
-      return absl::InternalError("beams: the logits hold a NaN or +infinity");
-    }
-    greatest = std::max<double>(greatest, logit);
+  const GreatestLogit found = GreatestOf(logits);
+  if (found.is_sound == 0) {
+    return absl::InternalError("beams: the logits hold a NaN or +infinity");
   }
+  const double greatest = found.logit;
   if (std::isinf(greatest)) return absl::InternalError("beams: no token is possible");
   double sum = 0;
   for (const float logit : logits) sum += std::exp(logit - greatest);
@@ -74,17 +73,10 @@ absl::StatusOr<std::vector<BeamCandidate>> BeamSearch::Candidates(
     absl::Span<const int32_t> ids) const {
   const auto logprobs = Logprobs(sampling, logits, {ids, prompt_tokens_, max_tokens_, end_ids_});
   if (!logprobs.ok()) return logprobs.status();
-  std::vector<int32_t> order(logits.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  const size_t count = std::min(looked_at(), order.size());
-  const auto logprob = [&](int32_t id) { return (*logprobs)[static_cast<size_t>(id)]; };
-  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
-                    [&](int32_t a, int32_t b) {
-                      return logprob(a) > logprob(b) || (logprob(a) == logprob(b) && a < b);
-                    });
   std::vector<BeamCandidate> candidates;
-  for (size_t i = 0; i < count && logprob(order[i]) > kImpossible; ++i) {
-    candidates.push_back({order[i], logprob(order[i])});
+  for (const int32_t id : GreatestIds(*logprobs, looked_at())) {
+    const double logprob = (*logprobs)[static_cast<size_t>(id)];
+    if (logprob > kImpossible) candidates.push_back({id, logprob});
   }
   if (candidates.empty()) return absl::InternalError("beams: no token is possible");
   return candidates;

@@ -7,73 +7,53 @@
 namespace quire {
 namespace {
 
-// Logits that every processor compares at a time. Loops go over blocks of four such vectors, by
+// Numbers that every processor compares at a time. Loops go over blocks of four such vectors, by
 // pointers: a span checks each index.
-using Floats = float __attribute__((vector_size(16)));
-using Ints = int32_t __attribute__((vector_size(16)));
+constexpr int kVectorBytes = 16;
 constexpr int kVectors = 4;
-constexpr ptrdiff_t kBlock = kVectors * sizeof(Floats) / sizeof(float);
+template <typename Number>
+constexpr ptrdiff_t kBlock = kVectors * kVectorBytes / sizeof(Number);
+template <typename Number>
+struct Vector;
+template <>
+struct Vector<float> {
+  using Numbers = float __attribute__((vector_size(kVectorBytes)));
+  using Flags = int32_t __attribute__((vector_size(kVectorBytes)));
+};
+template <>
+struct Vector<double> {
+  using Numbers = double __attribute__((vector_size(kVectorBytes)));
+  using Flags = int64_t __attribute__((vector_size(kVectorBytes)));
+};
 
-Floats VectorAt(const float* logits, int index) {
-  Floats vector;
-  std::memcpy(&vector, logits + index * kBlock / kVectors, sizeof vector);
+template <typename Number>
+typename Vector<Number>::Numbers VectorAt(const Number* numbers, int index) {
+  typename Vector<Number>::Numbers vector;
+  std::memcpy(&vector, numbers + index * kBlock<Number> / kVectors, sizeof vector);
   return vector;
 }
 
-bool IsAny(const Ints& flags) {
+template <typename Flags>
+bool IsAny(const Flags& flags) {
   uint64_t halves[2];
   std::memcpy(halves, &flags, sizeof halves);
   return (halves[0] | halves[1]) != 0;
 }
 
-// Whether `is_wanted` of one of a block's logits; it says so of a vector.
-template <typename IsWanted>
-bool AnyOfBlock(const float* logits, IsWanted is_wanted) {
-  Ints any = {};
-  for (int i = 0; i < kVectors; ++i) any |= is_wanted(VectorAt(logits, i));
+// Whether `is_wanted` of one of a block's numbers; it says so of a vector.
+template <typename Number, typename IsWanted>
+bool AnyOfBlock(const Number* numbers, IsWanted is_wanted) {
+  typename Vector<Number>::Flags any = {};
+  for (int i = 0; i < kVectors; ++i) any |= is_wanted(VectorAt(numbers, i));
   return IsAny(any);
 }
 
-}  // namespace
-
-GreatestLogit GreatestOf(absl::Span<const float> logits) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  const float* const begin = logits.data();
-  const float* const end = begin + logits.size();
-  Floats greatest[kVectors];
-  for (Floats& vector : greatest) vector = Floats{} + *begin;
-  Ints sound = ~Ints{};
-  const float* at = begin;
-  for (; end - at >= kBlock; at += kBlock) {
-    for (int i = 0; i < kVectors; ++i) {
-      const Floats logit = VectorAt(at, i);
-      greatest[i] = logit > greatest[i] ? logit : greatest[i];
-      sound &= logit <= kMost;  // not NaN, either
-    }
-  }
-  float found = *begin;
-  bool is_sound = !IsAny(~sound);
-  const auto take = [&](float logit) {
-    found = logit > found ? logit : found;
-    is_sound &= logit <= kMost;
-  };
-  for (const Floats& vector : greatest) {
-    for (int i = 0; i < kBlock / kVectors; ++i) take(vector[i]);
-  }
-  for (; at < end; ++at) take(*at);
-  // Of unsound logits none may be equal to it: then the last.
-  at = begin;
-  const auto is_found = [found](const auto& logit) { return logit == found; };
-  while (end - at > kBlock && !AnyOfBlock(at, is_found)) at += kBlock;
-  at = std::find_if(at, end - 1, is_found);
-  return {static_cast<int32_t>(at - begin), *at, is_sound ? 1 : 0};
-}
-
-std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count) {
-  const auto size = static_cast<int32_t>(logits.size());
-  std::vector<int32_t> ids(std::min(count, logits.size()));
+template <typename Number>
+std::vector<int32_t> GreatestIdsOf(absl::Span<const Number> numbers, size_t count) {
+  const auto size = static_cast<int32_t>(numbers.size());
+  std::vector<int32_t> ids(std::min(count, numbers.size()));
   if (ids.empty()) return ids;
-  const float* const all = logits.data();
+  const Number* const all = numbers.data();
   const auto is_greater = [all](int32_t a, int32_t b) {
     return all[a] > all[b] || (all[a] == all[b] && a < b);
   };
@@ -89,10 +69,10 @@ std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count) {
     std::push_heap(ids.begin(), ids.end(), is_greater);
   };
   while (next < size) {
-    const auto end = static_cast<int32_t>(std::min<ptrdiff_t>(size, next + kBlock));
-    const float least = all[ids.front()];
-    const bool is_block = end - next == kBlock;
-    if (is_block && !AnyOfBlock(all + next, [&](const auto& logit) { return logit > least; })) {
+    const auto end = static_cast<int32_t>(std::min<ptrdiff_t>(size, next + kBlock<Number>));
+    const Number least = all[ids.front()];
+    const bool is_block = end - next == kBlock<Number>;
+    if (is_block && !AnyOfBlock(all + next, [&](const auto& number) { return number > least; })) {
       next = end;
       continue;
     }
@@ -100,6 +80,50 @@ std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count) {
   }
   std::sort(ids.begin(), ids.end(), is_greater);
   return ids;
+}
+
+}  // namespace
+
+GreatestLogit GreatestOf(absl::Span<const float> logits) {
+  using Floats = Vector<float>::Numbers;
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const float* const begin = logits.data();
+  const float* const end = begin + logits.size();
+  Floats greatest[kVectors];
+  for (Floats& vector : greatest) vector = Floats{} + *begin;
+  auto sound = ~Vector<float>::Flags{};
+  const float* at = begin;
+  for (; end - at >= kBlock<float>; at += kBlock<float>) {
+    for (int i = 0; i < kVectors; ++i) {
+      const Floats logit = VectorAt(at, i);
+      greatest[i] = logit > greatest[i] ? logit : greatest[i];
+      sound &= logit <= kMost;  // not NaN, either
+    }
+  }
+  float found = *begin;
+  bool is_sound = !IsAny(~sound);
+  const auto take = [&](float logit) {
+    found = logit > found ? logit : found;
+    is_sound &= logit <= kMost;
+  };
+  for (const Floats& vector : greatest) {
+    for (int i = 0; i < kBlock<float> / kVectors; ++i) take(vector[i]);
+  }
+  for (; at < end; ++at) take(*at);
+  // Of unsound logits none may be equal to it: then the last.
+  at = begin;
+  const auto is_found = [found](const auto& logit) { return logit == found; };
+  while (end - at > kBlock<float> && !AnyOfBlock(at, is_found)) at += kBlock<float>;
+  at = std::find_if(at, end - 1, is_found);
+  return {static_cast<int32_t>(at - begin), *at, is_sound ? 1 : 0};
+}
+
+std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count) {
+  return GreatestIdsOf(logits, count);
+}
+
+std::vector<int32_t> GreatestIds(absl::Span<const double> logprobs, size_t count) {
+  return GreatestIdsOf(logprobs, count);
 }
 
 }  // namespace quire

@@ -24,6 +24,8 @@ GreatestLogit GreatestOf(absl::Span<const float> logits);
 // The ids of the `count` greatest, or of all, in descending order; of equal ones the lower id
 // first. REQUIRES: no NaN. Little time where `count` is small beside the vocabulary.
 std::vector<int32_t> GreatestIds(absl::Span<const float> logits, size_t count);
+// Likewise of log-probabilities.
+std::vector<int32_t> GreatestIds(absl::Span<const double> logprobs, size_t count);
 
 }  // namespace quire
 

@@ -192,6 +192,8 @@ TEST(GreatestLogitTest, AgreesWithSortingAll) {
     const size_t count = random() % (logits.size() + 2);
     order.resize(std::min(count, logits.size()));
     ASSERT_EQ(GreatestIds(logits, count), order) << i;
+    const std::vector<double> wide(logits.begin(), logits.end());
+    ASSERT_EQ(GreatestIds(wide, count), order) << i;
     logits[random() % logits.size()] = i % 3 == 0 ? kInfinity : std::nanf("");
     ASSERT_EQ(GreatestOf(logits).is_sound, 0) << i;
   }
