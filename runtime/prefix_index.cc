@@ -3,7 +3,7 @@
 namespace quire {
 
 PrefixIndex::Entry PrefixIndex::Find(Node parent, absl::Span<const int32_t> ids) const {
-  const auto found = entries_.find(Key(parent, {ids.begin(), ids.end()}));
+  const auto found = entries_.find(KeyView(parent, ids));
   return found == entries_.end() ? Entry() : found->second;
 }
 

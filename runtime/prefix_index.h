@@ -7,11 +7,13 @@
 #ifndef QUIRE_RUNTIME_PREFIX_INDEX_H_
 #define QUIRE_RUNTIME_PREFIX_INDEX_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "absl/types/span.h"
 
 namespace quire {
@@ -38,7 +40,21 @@ class PrefixIndex {
 
  private:
   using Key = std::pair<Node, std::vector<int32_t>>;
-  absl::flat_hash_map<Key, Entry> entries_;
+  using KeyView = std::pair<Node, absl::Span<const int32_t>>;
+  // Keys are found by ids that are elsewhere, without a copy of them.
+  struct KeyHash {
+    using is_transparent = void;
+    size_t operator()(const KeyView& key) const { return absl::HashOf(key.first, key.second); }
+    size_t operator()(const Key& key) const { return (*this)(KeyView(key.first, key.second)); }
+  };
+  struct KeysAreEqual {
+    using is_transparent = void;
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return a.first == b.first && absl::MakeConstSpan(a.second) == absl::MakeConstSpan(b.second);
+    }
+  };
+  absl::flat_hash_map<Key, Entry, KeyHash, KeysAreEqual> entries_;
   absl::flat_hash_map<int32_t, Key> keys_;  // of each page
   Node next_ = 1;
 };

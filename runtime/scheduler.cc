@@ -117,6 +117,7 @@ absl::Status Scheduler::Admit() {
 
 absl::StatusOr<std::vector<ScheduledRows>> Scheduler::Next() {
   step_.clear();
+  step_.reserve(running_.size());
   int32_t budget = options_.step_tokens;
   const auto take = [&](Sequence* sequence) -> absl::Status {
     int32_t rows = std::min(sequence->tokens_due(), budget);
