@@ -113,8 +113,8 @@ class Program {
   // Whether it reads what another program left in encoder_pages.
   virtual bool reads_encoder() const { return false; }
   // Host memory for so many logits, which the device copies to by itself; empty where the caller's
-  // own serves as well. Valid until the next call.
-  virtual absl::StatusOr<absl::Span<float>> LogitsMemory(size_t floats);
+  // own serves as well, or there is none left. Valid until the next call.
+  virtual absl::Span<float> LogitsMemory(size_t floats);
   // As Run, but tells of each row of logits only what a greedy choice needs, which is less to bring
   // from a device. Where finds_greatest() says that it can; otherwise UNIMPLEMENTED, here and
   // below.

@@ -49,7 +49,7 @@ struct Engine::Impl {
   std::optional<absl::StatusOr<Choice>> ChooseByGreatest(const SamplingParams& sampling,
                                                          const TokenRules& rules, size_t row) const;
   // Has `logits` be memory for so many.
-  absl::Status MakeLogits(size_t floats);
+  void MakeLogits(size_t floats);
   // Valid until the next row's.
   absl::StatusOr<absl::Span<const float>> LogitsOf(size_t row);
   FinishReason Append(Sequence* sequence, TokenEvent* event) const;

@@ -216,7 +216,7 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
     greatest.resize(logit_rows.size());
     return model.program->RunGreedy(step, *pool, absl::MakeSpan(greatest));
   }
-  QUIRE_RETURN_IF_ERROR(MakeLogits(logit_rows.size() * static_cast<size_t>(model.vocabulary)));
+  MakeLogits(logit_rows.size() * static_cast<size_t>(model.vocabulary));
   return model.program->Run(step, *pool, logits);
 }
 
@@ -239,17 +239,16 @@ absl::Status Engine::Impl::Advance(Sequence* sequence, size_t row,
 absl::StatusOr<absl::Span<const float>> Engine::Impl::LogitsOf(size_t row) {
   const auto vocabulary = static_cast<size_t>(model.vocabulary);
   if (!is_greedy) return logits.subspan(row * vocabulary, vocabulary);
-  QUIRE_RETURN_IF_ERROR(MakeLogits(vocabulary));
+  MakeLogits(vocabulary);
   QUIRE_RETURN_IF_ERROR(model.program->ReadLogits(row, logits));
   return logits;
 }
 
-absl::Status Engine::Impl::MakeLogits(size_t floats) {
-  QUIRE_ASSIGN_OR_RETURN(logits, model.program->LogitsMemory(floats));
-  if (!logits.empty()) return absl::OkStatus();
+void Engine::Impl::MakeLogits(size_t floats) {
+  logits = model.program->LogitsMemory(floats);
+  if (!logits.empty()) return;
   own_logits.resize(floats);
   logits = absl::MakeSpan(own_logits);
-  return absl::OkStatus();
 }
 
 std::optional<absl::StatusOr<Choice>> Engine::Impl::ChooseByGreatest(const SamplingParams& sampling,

@@ -1,6 +1,7 @@
 #include "runtime/cuda/cuda_program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ir/plan_check.h"
@@ -51,12 +52,14 @@ absl::Status CudaProgram::ReadLogits(size_t row, absl::Span<float> logits) {
   return BringLogits(left_, row, logits);
 }
 
-absl::StatusOr<absl::Span<float>> CudaProgram::LogitsMemory(size_t floats) {
+absl::Span<float> CudaProgram::LogitsMemory(size_t floats) {
   const auto bytes = static_cast<int64_t>(floats * sizeof(float));
   if (bytes > logits_.bytes()) {
     logits_ = PinnedMemory();
     // More than is asked for: steps of slowly rising size do not allocate each time.
-    QUIRE_ASSIGN_OR_RETURN(logits_, PinnedMemory::Allocate(context_, bytes + bytes / 4));
+    absl::StatusOr<PinnedMemory> memory = PinnedMemory::Allocate(context_, bytes + bytes / 4);
+    if (!memory.ok()) return {};
+    logits_ = *std::move(memory);
   }
   return absl::MakeSpan(reinterpret_cast<float*>(logits_.data()), floats);
 }

@@ -55,7 +55,7 @@ class CudaProgram : public Program {
   ~CudaProgram() override;
 
   absl::Status Run(const Step& step, PagePool& pool, absl::Span<float> logits) override;
-  absl::StatusOr<absl::Span<float>> LogitsMemory(size_t floats) override;
+  absl::Span<float> LogitsMemory(size_t floats) override;
   absl::Status RunGreedy(const Step& step, PagePool& pool,
                          absl::Span<GreatestLogit> greatest) override;
   absl::Status ReadLogits(size_t row, absl::Span<float> logits) override;

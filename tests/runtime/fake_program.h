@@ -101,8 +101,8 @@ class FakeProgram : public Program {
   }
 
   // As a device that keeps the logits, and has memory of its own for them, where `is_device`.
-  absl::StatusOr<absl::Span<float>> LogitsMemory(size_t floats) override {
-    if (!is_device) return absl::Span<float>();
+  absl::Span<float> LogitsMemory(size_t floats) override {
+    if (!is_device) return {};
     memory_.assign(floats, -1);
     return absl::MakeSpan(memory_);
   }
