@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -48,6 +49,9 @@ std::string SomeOf(const std::vector<std::string>& names, absl::string_view want
 std::string FixOfMissing(absl::string_view path) {
   while (path.size() > 1 && absl::EndsWith(path, "/")) path.remove_suffix(1);
   if (path.empty()) return "a name";
+  std::error_code no_link;
+  const std::filesystem::path target = std::filesystem::read_symlink(std::string(path), no_link);
+  if (!no_link) return absl::StrCat("it is a link to ", target.string(), ", which is not there");
   std::string missing;
   std::string folder = FolderOrHere(path);
   while (KindOfPath(folder) == PathKind::kMissing && FolderOrHere(folder) != folder) {

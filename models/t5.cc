@@ -59,6 +59,22 @@ void ReadFeedForward(KeyReader& keys, absl::string_view fallback, EncoderDecoder
   config.activation = keys.ReadActivation("dense_act_fn", function);
 }
 
+// Half of the buckets are of one distance each, in the decoder, whose rows look back only; the
+// others reach up to the greatest. The encoder halves them again, for either direction.
+void CheckBuckets(KeyReader& keys, int64_t buckets, int64_t max_distance) {
+  constexpr absl::string_view kBuckets = "relative_attention_num_buckets";
+  constexpr absl::string_view kDistance = "relative_attention_max_distance";
+  if (buckets % 4 != 0) {
+    keys.Invalid(kBuckets, "cannot be halved twice", "a multiple of 4");
+  } else if (max_distance <= buckets / 2 && keys.Has(kDistance)) {
+    keys.Invalid(kDistance, absl::StrCat("is too small for ", buckets, " buckets"),
+                 absl::StrCat(buckets / 2 + 1, " or more"));
+  } else if (max_distance <= buckets / 2) {
+    keys.Invalid(kBuckets, absl::StrCat("are too many for ", kDistance, "=", max_distance),
+                 absl::StrCat("multiples of 4 below ", 2 * max_distance));
+  }
+}
+
 EncoderDecoderConfig ReadShared(KeyReader& keys, absl::string_view feed_forward) {
   EncoderDecoderConfig config;
   config.vocab = keys.Dim({"vocab_size"}, kMaxVocab);
@@ -77,6 +93,7 @@ EncoderDecoderConfig ReadShared(KeyReader& keys, absl::string_view feed_forward)
       keys.DimOr("relative_attention_num_buckets", 4096, {32, "relative_attention_num_buckets"});
   config.max_distance = keys.DimOr("relative_attention_max_distance", 1 << 20,
                                    {128, "relative_attention_max_distance"});
+  CheckBuckets(keys, config.relative_buckets.value, config.max_distance);
   ReadFeedForward(keys, feed_forward, config);
   // Published files hold a head of their own beside tie_word_embeddings=true, or none beside false:
   // what is stored decides, as in transformers.

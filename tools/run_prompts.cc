@@ -13,8 +13,9 @@ namespace {
 
 absl::StatusOr<std::string> ReadText(const std::string& path, absl::string_view ids_flag) {
   QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  QUIRE_RETURN_IF_ERROR(CheckUtf8(path, file.text(), ids_flag));
-  return std::string(file.text());
+  const absl::Status text = CheckUtf8(path, file.text(), ids_flag);
+  if (text.ok()) return std::string(file.text());
+  return absl::InvalidArgumentError(text.message());  // the file is wrong, not the flag
 }
 
 // What the encoder reads, one request each; a prompt, if there is one, is of all of them.

@@ -137,8 +137,11 @@ absl::Status Checkpoint::OpenGguf() {
   index_.files.push_back(slash == std::string::npos ? path_ : path_.substr(slash + 1));
   QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path_));
   if (!absl::StartsWith(file.text(), "GGUF")) {
-    return WithLine(absl::InvalidArgumentError(absl::StrCat(path_, ": is not a GGUF file")),
-                    "allowed", "a model directory (config.json and safetensors) or a .gguf file");
+    const absl::Status wrong =
+        WithLine(absl::InvalidArgumentError(absl::StrCat(path_, ": is not a GGUF file")), "allowed",
+                 "a model directory (config.json and safetensors) or a .gguf file");
+    if (KindOfPath(JoinPath(directory_, kConfigFile)) != PathKind::kFile) return wrong;
+    return WithLine(wrong, "fix", absl::StrCat("name the folder that it is in: ", directory_));
   }
   QUIRE_ASSIGN_OR_RETURN(Gguf gguf, ParseGguf(file.bytes(), path_));
   metadata_ = std::move(gguf.metadata);

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <string>
@@ -70,6 +71,9 @@ TEST(MappedFileTest, ErrorsNamePathAndReason) {
   EXPECT_THAT(OpenError(dir.File("a.qplan/at")),
               HasSubstr("\n  fix: " + dir.File("a.qplan") + " is a file, not a folder"));
   EXPECT_THAT(OpenError(""), HasSubstr("\n  fix: a name"));
+  ASSERT_EQ(symlink("/none/at/all", dir.File("link").c_str()), 0);
+  EXPECT_THAT(OpenError(dir.File("link")),
+              HasSubstr("\n  fix: it is a link to /none/at/all, which is not there"));
   for (int i = 0; i < 9; ++i) dir.Write("w" + std::to_string(i) + ".gguf", "x");
   EXPECT_THAT(OpenError(dir.File("something.gguf")),
               HasSubstr(" has w0.gguf, w1.gguf, w2.gguf, w3.gguf, w4.gguf, ... (9 in all)"));

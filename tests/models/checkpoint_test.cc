@@ -133,6 +133,9 @@ TEST_F(CheckpointTest, RefusesPathsThatAreNeither) {
               HasSubstr(dir_.File("none") + ": cannot open: No such file or directory\n  fix: "));
   EXPECT_THAT(std::string(OpenCheckpoint(dir_.Write("t.txt", "hello")).status().message()),
               HasSubstr("t.txt: is not a GGUF file\n  allowed: a model directory"));
+  dir_.Write("config.json", "{}");
+  EXPECT_THAT(std::string(OpenCheckpoint(dir_.File("t.txt")).status().message()),
+              HasSubstr("\n  fix: name the folder that it is in: " + dir_.path()));
   EXPECT_THAT(std::string(OpenCheckpoint("/dev/null").status().message()),
               HasSubstr("is neither a directory nor a regular file"));
 }

@@ -247,7 +247,7 @@ class RequestTest(QuireTest):
                                  ("--source", "run", plan, "--source", bad), ("-p", "verify", plan, "-p", bad),
                                  ("bad.txt", "run", plan, "--source-file", "bad.txt"),
                                  ("--stop", "run", plan, "-p", "a", "--stop", bad)):
-            error = self.error(*arguments, code=USAGE)
+            error = self.error(*arguments, code=UNSUPPORTED if flag == "bad.txt" else USAGE)
             self.assertIn(f"error: {flag}: byte 3, 0xe9, is not UTF-8\n  allowed: UTF-8\n  fix: ", error)
             ids = "--source-ids" if any("--source" in str(word) for word in arguments) else "--ids"
             self.assertEqual(error.endswith(f"or give tokens by {ids}\n"), flag != "--stop")
