@@ -21,10 +21,8 @@ absl::StatusOr<std::shared_ptr<const std::vector<float>>> ReadSourceStates(absl:
     return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": ", what)), "allowed",
                     absl::StrCat("one tensor of f32, f16 or bf16 whose last extent is ", width));
   };
-  const size_t slash = path.rfind('/');
-  const absl::string_view folder = slash == absl::string_view::npos ? "." : path.substr(0, slash);
-  const absl::string_view name = slash == absl::string_view::npos ? path : path.substr(slash + 1);
-  QUIRE_ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsFile(folder, name));
+  const absl::string_view name = path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+  QUIRE_ASSIGN_OR_RETURN(const TensorIndex index, ReadSafetensorsFile(FolderOf(path), name));
   if (index.tensors.size() != 1) {
     return bad(absl::StrCat("a file of ", index.tensors.size(), " tensors"));
   }

@@ -264,6 +264,9 @@ class ImagesTest(QuireTest):
 
         self.assertIn("--image-positions: 4 images for 6 rows of states", error("--image-positions=0,1,2,3"))
         self.assertIn("an image at position 5", error("--image-positions=5"))
+        for path, said in (("nope", "nope: cannot open"), (self.folder.anchor + "tmp", "/tmp: is a directory")):
+            message = self.error("run", "mllama.qplan", "--ids=5", f"--source-states={path}", "--output=ids", code=UNSUPPORTED)
+            self.assertIn(f"error: {said}", message)
 
 
 class BenchTest(QuireTest):
