@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/greatest_logit.h"
 #include "runtime/sampler.h"
 
@@ -24,7 +25,7 @@ absl::StatusOr<std::vector<double>> Logprobs(const SamplingParams& sampling,
                                              const TokenHistory& history) {
   const GreatestLogit found = GreatestOf(logits);
   if (found.is_sound == 0) {
-    return absl::InternalError("beams: the logits hold a NaN or +infinity");
+    return absl::InternalError(absl::StrCat("beams: ", kUnsoundLogits));
   }
   const double greatest = found.logit;
   if (std::isinf(greatest)) return absl::InternalError("beams: no token is possible");

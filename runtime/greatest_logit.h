@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace quire {
@@ -17,6 +18,11 @@ struct GreatestLogit {
   int32_t is_sound = 0;  // 1: no logit of the row is NaN or +infinity
 };
 static_assert(sizeof(GreatestLogit) == 12);  // as codegen/cuda/kernels/greatest.cuh writes it
+
+// What errors say of a row that is not; a program that knows the plan's name puts it for PLAN.
+inline constexpr absl::string_view kUnsoundLogits =
+    "the logits hold a NaN or +infinity\n  fix: quire check PLAN --contents names the first weight "
+    "that is a NaN or an infinity";
 
 // REQUIRES: not empty.
 GreatestLogit GreatestOf(absl::Span<const float> logits);

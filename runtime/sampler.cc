@@ -23,9 +23,7 @@ bool IsGreater(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-absl::Status Unsound() {
-  return absl::InternalError("sampling: the logits hold a NaN or +infinity");
-}
+absl::Status Unsound() { return absl::InternalError(absl::StrCat("sampling: ", kUnsoundLogits)); }
 
 absl::Status NoToken() { return absl::InternalError("sampling: no token is possible"); }
 

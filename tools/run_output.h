@@ -23,6 +23,10 @@ class RunOutput {
   // `label` is of the prompt; `lead` is printed before the continuation's text.
   void Add(RequestId request, int32_t samples, const std::string& label, const std::string& lead);
   void Take(const TokenEvent& event);
+  // Of its prompt and, of several, its sample.
+  const std::string& LabelOf(const TokenEvent& event) const {
+    return continuations_[index_.at({event.request, event.sample})].label;
+  }
   // Prints what is left; `timing` becomes a part of the JSON.
   void Finish(const nlohmann::ordered_json& timing);
 

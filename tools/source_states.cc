@@ -1,5 +1,7 @@
 #include "tools/source_states.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -36,6 +38,14 @@ absl::StatusOr<std::shared_ptr<const std::vector<float>>> ReadSourceStates(absl:
   QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   std::vector<float> states(static_cast<size_t>(count));
   ReadFloats(*tensor.dtype, file.bytes().data() + tensor.offset, absl::MakeSpan(states));
+  const auto unsound = std::find_if_not(states.begin(), states.end(),
+                                        [](float value) { return std::isfinite(value); });
+  if (unsound != states.end()) {
+    const int64_t element = unsound - states.begin();
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(path, ": ", tensor.name, ": element ",
+                                                            element, " is ", *unsound)),
+                    "allowed", "finite numbers");
+  }
   return std::make_shared<const std::vector<float>>(std::move(states));
 }
 

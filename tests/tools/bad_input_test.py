@@ -205,6 +205,20 @@ class PlanTest(QuireTest):
         self.assertRegex(err, r"error: tensor model.embed_tokens.weight: element \d+ is inf\n  from: .*model.safetensors")
         self.assertRegex(out, r"(?m)^numbers +no: ")
 
+    def test_logits_that_are_no_numbers(self):
+        """The prompt is named, and what looks for the weight."""
+        with open(self.model / "model.safetensors", "r+b") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            norm = json.loads(file.read(length))["model.norm.weight"]["data_offsets"][0]
+            file.seek(8 + length + norm)
+            file.write(struct.pack("<f", math.nan))
+        self.quire("compile", "model", "-o", "nan.qplan")
+        for more in ([], ["--beams=2"], ["--temperature=1"]):
+            _, err = self.quire("run", "nan.qplan", "--ids=5,6", "--ids=7", "--output=ids", *more, code=FAILURE)
+            self.assertRegex(err, r"(?m)^error: prompt 1(, sample 1)?: \w+: the logits hold a NaN or \+infinity$")
+            self.assertIn("\n  fix: quire check nan.qplan --contents names the first weight that is a NaN or an infinity\n", err)
+        self.quire("check", "nan.qplan", "--contents", code=FAILURE)
+
     def test_weights_that_changed(self):
         with open(self.model / "model.safetensors", "r+b") as file:
             file.seek(-4, 2)

@@ -264,6 +264,12 @@ class ImagesTest(QuireTest):
 
         self.assertIn("--image-positions: 4 images for 6 rows of states", error("--image-positions=0,1,2,3"))
         self.assertIn("an image at position 5", error("--image-positions=5"))
+        with open(self.folder / "broken.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + states[:400] + struct.pack("<f", math.nan) + states[404:])
+        message = self.error("run", "mllama.qplan", "--ids=5", "--source-states=broken.safetensors", "--output=ids",
+                             code=UNSUPPORTED)
+        self.assertIn("error: broken.safetensors: states: element 100 is nan\n", message)
+
         for path, said in (("nope", "nope: cannot open"), (self.folder.anchor + "tmp", "/tmp: is a directory")):
             message = self.error("run", "mllama.qplan", "--ids=5", f"--source-states={path}", "--output=ids", code=UNSUPPORTED)
             self.assertIn(f"error: {said}", message)
