@@ -205,6 +205,12 @@ absl::Status CheckBeams(const RequestLimits& limits, const Request& request) {
 
 absl::Status CheckRequest(const RequestLimits& limits, Request* request) {
   QUIRE_RETURN_IF_ERROR(CheckSource(limits, *request));
+  if (request->ids.empty() && limits.has_encoder && limits.states_width == 0) {
+    return absl::InvalidArgumentError(
+        "request: the prompt is empty, and the model has neither decoder_start_token_id nor "
+        "bos_token_id, which would begin it\n  allowed: a token or more\n  fix: a text or ids that "
+        "the output begins with (quire run: -p, --ids)");
+  }
   if (request->ids.empty()) {
     return absl::InvalidArgumentError(
         "request: the prompt is empty\n  allowed: a token or more\n  fix: a text, or as ids the "

@@ -163,16 +163,26 @@ std::string CompileSummary(const AssembledPlan& assembled, const std::string& pa
   }
   text += UnusedText(assembled.unused);
   for (const std::string& note : assembled.notes) absl::StrAppend(&text, "note       ", note, "\n");
+  const bool reads_source = ReadsSource(*assembled.plan);
+  const plan::GenerationT* generation = assembled.plan->generation.get();
+  const bool begins_with_nothing =
+      reads_source &&
+      (generation == nullptr || (generation->decoder_start_id < 0 && generation->bos_id < 0));
+  if (begins_with_nothing) {
+    absl::StrAppend(&text, "note       the model has neither decoder_start_token_id nor ",
+                    "bos_token_id: every run has to begin its output, by -p or --ids; or write ",
+                    "the key into generation_config.json and compile again\n");
+  }
   struct stat info = {};
   stat(path.c_str(), &info);
   absl::StrAppendFormat(&text, "wrote      %s (%s)\n", path,
                         BytesText(static_cast<double>(info.st_size)));
-  const bool reads_source = ReadsSource(*assembled.plan);
   const char* const input =
       assembled.plan->tokenizer != nullptr
           ? (reads_source ? "--source \"...\"" : "-p \"...\"")
           : (reads_source ? "--source-ids 1,2,3 --output=ids" : "--ids 1,2,3 --output=ids");
-  absl::StrAppend(&text, "next       quire run ", path, " ", input, "\n");
+  absl::StrAppend(&text, "next       quire run ", path, " ", input,
+                  begins_with_nothing ? " --ids 0" : "", "\n");
   return text;
 }
 

@@ -42,30 +42,29 @@ absl::StatusOr<int32_t> CheckedId(const ConfigReader& reader, absl::string_view 
   return static_cast<int32_t>(id);
 }
 
-absl::Status ReadId(const ConfigReader& reader, absl::string_view key, int64_t max_id,
-                    int32_t* id) {
-  QUIRE_ASSIGN_OR_RETURN(const int64_t value, reader.GetIntOr(key, -1));
-  if (value == -1) return absl::OkStatus();  // some files say "none" so
-  QUIRE_ASSIGN_OR_RETURN(*id, CheckedId(reader, key, value, max_id));
+// One id or a list of them, as transformers has eos_token_id and others.
+absl::Status ReadIdList(const Settings& settings, absl::string_view key, int64_t max_id,
+                        std::vector<int32_t>* ids) {
+  const ConfigReader& reader = settings.reader;
+  std::vector<int64_t> values;
+  if (reader.Has(key) && settings.object->find(std::string(key))->is_array()) {
+    QUIRE_ASSIGN_OR_RETURN(values, reader.GetInts(key));
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(const int64_t value, reader.GetIntOr(key, -1));
+    if (value != -1) values.push_back(value);  // some files say "none" so
+  }
+  for (const int64_t value : values) {
+    QUIRE_ASSIGN_OR_RETURN(const int32_t id, CheckedId(reader, key, value, max_id));
+    ids->push_back(id);
+  }
   return absl::OkStatus();
 }
 
-// eos_token_id is one id or a list.
-absl::Status ReadEosIds(const Settings& settings, int64_t max_id, std::vector<int32_t>* ids) {
-  constexpr absl::string_view kKey = "eos_token_id";
-  const ConfigReader& reader = settings.reader;
-  if (!reader.Has(kKey)) return absl::OkStatus();
-  if (!settings.object->find("eos_token_id")->is_array()) {
-    int32_t id = -1;
-    QUIRE_RETURN_IF_ERROR(ReadId(reader, kKey, max_id, &id));
-    if (id >= 0) ids->push_back(id);
-    return absl::OkStatus();
-  }
-  QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> values, reader.GetInts(kKey));
-  for (int64_t value : values) {
-    QUIRE_ASSIGN_OR_RETURN(int32_t id, CheckedId(reader, kKey, value, max_id));
-    ids->push_back(id);
-  }
+absl::Status ReadId(const Settings& settings, absl::string_view key, int64_t max_id, int32_t* id) {
+  std::vector<int32_t> ids;
+  QUIRE_RETURN_IF_ERROR(ReadIdList(settings, key, max_id, &ids));
+  if (ids.size() > 1) return settings.reader.Refuse(key, "has several ids", "one id");
+  if (!ids.empty()) *id = ids[0];
   return absl::OkStatus();
 }
 
@@ -78,7 +77,7 @@ absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabul
     return own.reader.Has(key) ? own : model;
   };
   const auto read = [&](absl::string_view key, int64_t max_id, int32_t* id) {
-    return ReadId(owner(key).reader, key, max_id, id);
+    return ReadId(owner(key), key, max_id, id);
   };
   const int64_t max_id = vocabulary - 1;
   const auto is_behind = [&](absl::string_view key, int32_t id) {
@@ -92,7 +91,7 @@ absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabul
   QUIRE_RETURN_IF_ERROR(read("forced_bos_token_id", max_id, &generation->forced_bos_id));
   QUIRE_RETURN_IF_ERROR(read("forced_eos_token_id", max_id, &generation->forced_eos_id));
   std::vector<int32_t> eos_ids;
-  QUIRE_RETURN_IF_ERROR(ReadEosIds(owner("eos_token_id"), kMaxId, &eos_ids));
+  QUIRE_RETURN_IF_ERROR(ReadIdList(owner("eos_token_id"), "eos_token_id", kMaxId, &eos_ids));
   for (const int32_t id : eos_ids) {
     if (!is_behind("eos_token_id", id)) generation->eos_ids.push_back(id);
   }

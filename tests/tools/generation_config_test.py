@@ -173,6 +173,43 @@ class GenerationConfigTest(QuireTest):
             (self.folder / "model/generation_config.json").write_text(json.dumps({key: 47}))
             self.quire("compile", "model", "-o", "model.qplan", "--force")
 
+    def test_a_list_of_one_id_is_that_id(self):
+        """transformers takes an id or a list."""
+        for key in ("decoder_start_token_id", "forced_eos_token_id"):
+            self.compile(**{key: 3})
+            expected = self.run_ids()
+            self.assertEqual(self.compile(**{key: [3]}), [])
+            self.assertEqual(self.run_ids(), expected)
+            for ids, problem, allowed in (([3, 4], "has several ids", "one id"), ([48], "is not a token id", "0 .. 47")):
+                self.write(**{key: ids})
+                error = self.error("compile", "model", "-o", "model.qplan", "--force", code=UNSUPPORTED)
+                self.assertIn(f"{key}={json.dumps(ids)} {problem}\n"
+                              f"  from: model/generation_config.json\n  allowed: {allowed}\n", error)
+
+    def test_decoders_that_nothing_begins(self):
+        """Without the token, a run has to give one, which the compiler says and the run."""
+        shutil.copytree(quire_test.ROOT / "tests/parity/fixtures/t5", self.folder / "t5")
+        config = json.loads((self.folder / "t5/config.json").read_text())
+
+        def compile(**changes):
+            (self.folder / "t5/config.json").write_text(json.dumps(config | changes))
+            _, err = self.quire("compile", "t5", "-o", "t5.qplan", "--force")
+            return err
+
+        run = ("run", "t5.qplan", "--source-ids=5,6,7", "--output=ids", "-n", "4", "--ignore-eos")
+        said = "neither decoder_start_token_id nor bos_token_id"
+        self.assertNotIn(said, compile())
+        expected, _ = self.quire(*run)
+        self.assertNotIn(said, compile(decoder_start_token_id=None, bos_token_id=0))
+        self.assertEqual(self.quire(*run)[0], expected)
+        err = compile(decoder_start_token_id=None, bos_token_id=None)
+        self.assertRegex(err, rf"(?m)^note +the model has {said}: .* by -p or --ids; ")
+        self.assertRegex(err, r"(?m)^next .*--source-ids 1,2,3 --output=ids --ids 0$")
+        self.assertEqual(self.quire(*run, "--ids=0")[0], expected)
+        error = self.error(*run, code=UNSUPPORTED)
+        self.assertIn(f"error: source 1: request: the prompt is empty, and the model has {said}, ", error)
+        self.assertRegex(error, r"\n  fix: .*-p, --ids")
+
     def test_ends_of_text_outside_the_vocabulary_are_said(self):
         self.assertEqual(self.compile(bos_token_id=50256, eos_token_id=[1, 50256]),
                          [f"{key}=50256 of model/generation_config.json is behind the last token, 47, and not honoured"
