@@ -61,10 +61,12 @@ std::string WrongUsage(const CLI::App& app, const Options& options) {
   }
   const bool is_plan = absl::EndsWith(assemble.model, ".qplan");
   if (!is_qir && !is_plan && !assemble.weights_dir.empty()) {
-    return absl::StrCat("--weights-dir is for a .qir or a .qplan, not ", assemble.model);
+    return absl::StrCat("--weights-dir is for a .qir or a .qplan, not ", assemble.model,
+                        "\n  fix: leave it out: a model directory or .gguf has its own weights");
   }
   if (!is_qir && !assemble.weights_map.empty()) {
-    return absl::StrCat("--weights-map is for a .qir, not ", assemble.model);
+    return absl::StrCat("--weights-map is for a .qir, not ", assemble.model,
+                        "\n  fix: leave it out: of other models the names are known");
   }
   const bool has_config = !is_qir && !is_plan;
   const bool writes = options.emit.empty();
