@@ -56,11 +56,9 @@ class Batch {
   absl::StatusOr<double> ReadPrompts(std::vector<double>* first_token_ms) {
     const int64_t before = engine_.counters().computed_tokens;
     absl::flat_hash_set<RequestId> started;
-    std::vector<TokenEvent> events;
     while (static_cast<int32_t>(started.size()) < size_) {
-      events.clear();
-      QUIRE_RETURN_IF_ERROR(engine_.Step(&events));
-      for (const TokenEvent& event : events) {
+      QUIRE_RETURN_IF_ERROR(Step());
+      for (const TokenEvent& event : events_) {
         if (started.insert(event.request).second && first_token_ms != nullptr) {
           first_token_ms->push_back(SecondsSince(begin_) * 1e3);
         }
@@ -74,11 +72,9 @@ class Batch {
   absl::StatusOr<double> Decode(std::vector<double>* step_ms) {
     const int64_t before = engine_.counters().chosen_tokens;
     const auto begin = Clock::now();
-    std::vector<TokenEvent> events;
     while (!engine_.idle()) {
       const auto step = Clock::now();
-      events.clear();
-      QUIRE_RETURN_IF_ERROR(engine_.Step(&events));
+      QUIRE_RETURN_IF_ERROR(Step());
       step_ms->push_back(SecondsSince(step) * 1e3);
     }
     const auto tokens = static_cast<double>(engine_.counters().chosen_tokens - before);
@@ -90,7 +86,18 @@ class Batch {
  private:
   explicit Batch(Engine& engine) : engine_(engine) {}
 
+  // A request that fails would count as one that took no time.
+  absl::Status Step() {
+    events_.clear();
+    QUIRE_RETURN_IF_ERROR(engine_.Step(&events_));
+    for (const TokenEvent& event : events_) {
+      if (event.finish == FinishReason::kFailed) return absl::InternalError(event.error);
+    }
+    return absl::OkStatus();
+  }
+
   Engine& engine_;
+  std::vector<TokenEvent> events_;  // of the last step
   int32_t size_ = 0;
   Clock::time_point begin_;
 };

@@ -219,6 +219,13 @@ class PlanTest(QuireTest):
             self.assertIn("\n  fix: quire check nan.qplan --contents names the first weight that is a NaN or an infinity\n", err)
         self.quire("check", "nan.qplan", "--contents", code=FAILURE)
 
+    def test_bench_of_requests_that_fail(self):
+        with open(self.model / "model.safetensors", "r+b") as file:
+            file.seek(-4, 2)
+            file.write(struct.pack("<f", math.nan))
+        self.quire("compile", "model", "-o", "nan.qplan")
+        self.assertIn("NaN", self.error("bench", "nan.qplan", "--prompt=3", "--gen=2", "--repeat=1", code=FAILURE))
+
     def test_weights_that_changed(self):
         with open(self.model / "model.safetensors", "r+b") as file:
             file.seek(-4, 2)
