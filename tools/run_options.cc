@@ -162,7 +162,9 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
   app->add_flag("--ignore-eos", options->ignore_eos, "go on after the model's end of text");
   app->add_flag("--no-special", options->no_special,
                 "put no bos or eos around texts, and no start token before a decoder's ids");
-  app->add_flag("--echo", options->echo, "print the prompt before its continuation");
+  app->add_flag(
+      "--echo", options->echo,
+      "print the prompt before its continuation; without one, the source in a line of its own");
   app->add_flag("--logprobs", options->sampling.logprobs,
                 "log-probabilities of the tokens; with --output=ids or json");
   app->add_option("--top-logprobs", options->sampling.top_logprobs,

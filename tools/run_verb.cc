@@ -220,11 +220,16 @@ int64_t CacheBytes(const Session& session, const Engine& engine) {
          (encoder == nullptr ? 0 : counters.total_encoder_pages * encoder->page_bytes());
 }
 
-// What --echo prints: the source, if there is one, or else the prompt.
+// What --echo prints: the prompt, which the continuation follows, or else the source, on lines of
+// its own.
 absl::StatusOr<std::string> Lead(const Model& model, const Request& request) {
-  if (!request.source.empty()) return request.source;
-  if (!request.source_ids.empty()) return model.Decode(request.source_ids);
-  return request.ids.empty() ? request.text : model.Decode(request.ids);
+  if (!request.ids.empty()) return model.Decode(request.ids);
+  if (!request.text.empty()) return request.text;
+  std::string source = request.source;
+  if (!request.source_ids.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(source, model.Decode(request.source_ids));
+  }
+  return source.empty() ? source : source + "\n";
 }
 
 absl::Status Run(RunOptions& options) {

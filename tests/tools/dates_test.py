@@ -34,7 +34,8 @@ class DatesTest(QuireTest):
     def test_text_and_ids(self):
         source = "the third of May, 1999"
         self.assertEqual(self.quire("run", "dates.qplan", "--source", source)[0], "1999-05-03\n")
-        self.assertEqual(self.quire("run", "dates.qplan", "--source", source, "--echo")[0], source + "1999-05-03\n")
+        self.assertEqual(self.quire("run", "dates.qplan", "--source", source, "--echo")[0], source + "\n1999-05-03\n")
+        self.assertEqual(self.quire("run", "dates.qplan", "--source", source, "-p", "1999", "--echo")[0], "1999-05-03\n")
         (self.folder / "date.txt").write_text("12 May 2015")
         self.assertEqual(self.quire("run", "dates.qplan", "--source-file", "date.txt", "-q"), ("2015-05-12\n", ""))
         # What generation_config.json forces: <s> first.
@@ -76,7 +77,7 @@ class DatesTest(QuireTest):
         results = json.loads(out)["results"]
         self.assertEqual([result["ids"] for result in results], expected)
         self.assertEqual([result["prompt"] for result in results], ["source 1", "source 2"])
-        self.assertEqual(self.quire("run", "dates.qplan", flags[0], "--echo")[0], "3/3/841984-03-03\n")
+        self.assertEqual(self.quire("run", "dates.qplan", flags[0], "--echo")[0], "3/3/84\n1984-03-03\n")
         self.assertIn("fix: give ids by --source-ids",
                       self.error("run", "ids.qplan", "--source=3/3/84", "--output=ids", code=UNSUPPORTED))
         self.quire("verify", "ids.qplan", flags[0], "--ids=2,0", "--steps=2")
