@@ -21,7 +21,8 @@
 // have to be read whole; VerifySections() does, on demand. A kernel's binary is small, and is
 // verified whenever it is asked for.
 //
-// Errors:  INVALID_ARGUMENT when a file cannot be opened, is no plan, or stands in the way of one;
+// Errors:  INVALID_ARGUMENT when a file cannot be opened or is no plan;
+//          ALREADY_EXISTS when one is where a plan is to be, and is not to be replaced;
 //          DATA_LOSS naming the section when it is truncated or corrupt;
 //          FAILED_PRECONDITION with the command to run when another build wrote it;
 //          RESOURCE_EXHAUSTED when the disk is full.

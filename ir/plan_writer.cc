@@ -18,7 +18,7 @@ namespace quire {
 namespace {
 
 absl::Status Exists(absl::string_view path) {
-  return absl::InvalidArgumentError(
+  return absl::AlreadyExistsError(
       absl::StrCat(path, ": the file exists\n  fix: write to another path, or force (--force)"));
 }
 

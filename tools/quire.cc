@@ -1,5 +1,6 @@
 // The quire command: one binary, one verb for each thing a user does.
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -112,4 +113,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace quire
 
-int main(int argc, char** argv) { return quire::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // A file that a limit does not let grow is an error of that write, as one on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return quire::Main(argc, argv);
+}

@@ -98,7 +98,7 @@ TEST(PlanIoTest, RefusesToOverwriteUnlessForced) {
   const TempDir dir;
   const std::string path = dir.Write("x.qplan", "precious");
   const absl::Status refused = WritePlan(TinyPlan(), path);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(refused.message(), HasSubstr("--force"));
   EXPECT_EQ(ReadFile(path), "precious");
   ASSERT_TRUE(WritePlan(TinyPlan(), path, {.force = true}).ok());
@@ -111,7 +111,7 @@ TEST(PlanIoTest, FileThatAppearsDuringWritingIsKept) {
   auto writer = PlanWriter::Create(path);
   ASSERT_TRUE(writer.ok());
   dir.Write("x.qplan", "precious");
-  EXPECT_EQ(writer->Finish(TinyPlan()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(writer->Finish(TinyPlan()).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(ReadFile(path), "precious");
 }
 

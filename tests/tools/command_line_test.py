@@ -200,7 +200,6 @@ class FilesTest(QuireTest):
         write_llama(self.folder / "model")
 
         def limit_files():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
         done = self.quire("compile", "model", "-o", "x.qplan", "--weights=pack", code=RESOURCE,
@@ -212,13 +211,19 @@ class FilesTest(QuireTest):
         model = quire_test.ROOT / "models/demo/story"
 
         def limit_files():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
         error = self.error("compile", model, "-o", "x.qplan", "--dump-ir=phases", code=RESOURCE, preexec_fn=limit_files)
         self.assertRegex(error, r"^error: phases/00-input.qir: cannot write: File too large\n  fix: make room")
         self.assertEqual(self.files(), ["phases"])
         self.assertEqual(list((self.folder / "phases").iterdir()), [])
+
+    def test_one_of_several_at_a_time_writes_the_plan(self):
+        write_llama(self.folder / "model")
+        racing = [subprocess.Popen([quire_test.QUIRE, "compile", "model", "-o", "x.qplan"], cwd=self.folder,
+                                   stderr=subprocess.DEVNULL) for _ in range(8)]
+        self.assertEqual(sorted(process.wait() for process in racing), [0] + [USAGE] * 7)
+        self.assertEqual(self.files(), ["model", "x.qplan"])
 
     def test_no_such_folder(self):
         write_llama(self.folder / "model")
