@@ -241,9 +241,7 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   plan::PlanT& plan = *assembled.plan;
   plan.producer = absl::StrCat("quire ", QUIRE_VERSION);
   plan.model = std::make_unique<plan::ModelT>();
-  plan.model->name = fs::path(options.model).filename().string();
-  if (plan.model->name.empty())
-    plan.model->name = fs::path(options.model).parent_path().filename().string();
+  plan.model->name = ModelName(options.model);
   plan.model->architecture = model.architecture;
   plan.model->parameters = static_cast<uint64_t>(model.parameter_count);
   plan.model->vocabulary = static_cast<int32_t>(model.vocab_size);
@@ -313,6 +311,13 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
 }
 
 }  // namespace
+
+std::string ModelName(const std::string& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(fs::path(path), error).lexically_normal();
+  const fs::path name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  return name.empty() ? "model" : name.string();
+}
 
 absl::StatusOr<AssembledPlan> AssemblePlan(const AssembleOptions& options) {
   return absl::EndsWith(options.model, ".qplan") ? AssembleFromPlan(options)

@@ -50,6 +50,9 @@ struct AssembledPlan {
   std::vector<std::pair<std::string, double>> phases;  // name, milliseconds
 };
 
+// What a model is called by where it lies: "path/to/model/" -> "model", "." -> the folder's name.
+std::string ModelName(const std::string& path);
+
 absl::StatusOr<AssembledPlan> AssemblePlan(const AssembleOptions& options);
 
 }  // namespace quire

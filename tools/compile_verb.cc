@@ -38,11 +38,10 @@ struct Options {
   bool has_passes = false, has_target = false, has_weights = false, explain = false, force = false;
 };
 
-// "path/to/model/" -> "model.qplan", in the current folder.
-std::string DefaultOut(absl::string_view model) {
-  while (absl::ConsumeSuffix(&model, "/")) {
-  }
-  absl::string_view name = model.substr(model.rfind('/') + 1);
+// "path/to/model/" -> "model.qplan", in the current folder; "." -> that folder's name.
+std::string DefaultOut(const std::string& model) {
+  const std::string whole = ModelName(model);
+  absl::string_view name = whole;
   for (absl::string_view suffix : {".gguf", ".qir", ".qplan"}) absl::ConsumeSuffix(&name, suffix);
   return absl::StrCat(name, ".qplan");
 }

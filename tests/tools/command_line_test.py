@@ -225,6 +225,14 @@ class FilesTest(QuireTest):
         self.assertEqual(sorted(process.wait() for process in racing), [0] + [USAGE] * 7)
         self.assertEqual(self.files(), ["model", "x.qplan"])
 
+    def test_a_model_is_named_as_its_folder(self):
+        write_llama(self.folder / "some")
+        self.folder /= "some"
+        for model in (".", "./", "../some/", "../some/."):
+            self.assertRegex(self.quire("compile", model, "--force")[1], r"(?m)^model +some \(llama\)", model)
+            self.assertIn("some.qplan", self.files())
+            self.assertNotIn("..qplan", self.files())
+
     def test_no_such_folder(self):
         write_llama(self.folder / "model")
         error = self.error("compile", "model", "-o", "no/such/x.qplan", code=UNSUPPORTED)
