@@ -11,6 +11,7 @@
 #include "models/encoder_decoder.h"
 #include "models/import/config_reader.h"
 #include "models/import/gguf_config.h"
+#include "models/import/json.h"
 #include "models/registry.h"
 #include "models/weights_map.h"
 
@@ -69,7 +70,7 @@ absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOpt
   WeightsMap weights(checkpoint, *family, config.file());
   KeyReader keys(config);
   const auto check_keys = [&]() -> absl::Status {
-    QUIRE_RETURN_IF_ERROR(keys.status());
+    QUIRE_RETURN_IF_ERROR(WithFileFix(keys.status()));
     return RefuseUnknownKeys(config, source.config, options.allowed_config_keys);
   };
   const auto quantization = source.config.find("quantization_config");

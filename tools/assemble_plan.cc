@@ -19,6 +19,7 @@
 #include "models/import/checkpoint.h"
 #include "models/import/generation.h"
 #include "models/import/gguf_config.h"
+#include "models/import/json.h"
 #include "models/import/tokenizer_checkpoint.h"
 #include "runtime/weights.h"
 #include "tools/cli.h"
@@ -251,10 +252,10 @@ absl::StatusOr<AssembledPlan> AssembleFromModel(const AssembleOptions& options) 
   plan.ir = Print(model.module);
   QUIRE_RETURN_IF_ERROR(AddTensors(checkpoint, model.module, options.plan_path, &plan));
   assembled.unused = UnusedTensors(checkpoint, plan);
-  QUIRE_ASSIGN_OR_RETURN(ImportedGeneration imported,
-                         ImportGeneration(checkpoint, model.vocab_size));
-  plan.generation = std::move(imported.generation);
-  assembled.notes = std::move(imported.notes);
+  absl::StatusOr<ImportedGeneration> imported = ImportGeneration(checkpoint, model.vocab_size);
+  QUIRE_RETURN_IF_ERROR(WithFileFix(imported.status()));
+  plan.generation = std::move(imported->generation);
+  assembled.notes = std::move(imported->notes);
   QUIRE_ASSIGN_OR_RETURN(plan.tokenizer, ImportTokenizer(checkpoint));
   clock.Done("tokenizer");
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ir/file.h"
 #include "ir/status.h"
@@ -97,6 +98,13 @@ absl::StatusOr<json> ParseJsonObject(absl::string_view text, absl::string_view f
 absl::StatusOr<json> ReadJsonObject(absl::string_view path) {
   QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   return ParseJsonObject(file.text(), path);
+}
+
+absl::Status WithFileFix(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status) || absl::StrContains(status.message(), "\n  fix: ")) {
+    return status;
+  }
+  return WithLine(status, "fix", "correct the file, or get it again");
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #ifndef QUIRE_MODELS_IMPORT_JSON_H_
 #define QUIRE_MODELS_IMPORT_JSON_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
@@ -23,6 +24,10 @@ absl::StatusOr<nlohmann::json> ParseJsonObject(absl::string_view text, absl::str
 
 // The same for a file on disk; messages carry its path.
 absl::StatusOr<nlohmann::json> ReadJsonObject(absl::string_view path);
+
+// An error about what a file says, INVALID_ARGUMENT, with what to do about it unless it says so. Of
+// others the file is not to blame.
+absl::Status WithFileFix(const absl::Status& status);
 
 // A value fit for a message: as written, but for long strings, arrays and objects, which are cut:
 // [1, 2, 3, ... (128 in all)].

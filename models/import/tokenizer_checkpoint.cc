@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ir/status.h"
+#include "models/import/json.h"
 #include "models/import/tokenizer_gguf.h"
 #include "models/import/tokenizer_json.h"
 
@@ -17,7 +18,7 @@ absl::StatusOr<std::unique_ptr<plan::TokenizerT>> ImportTokenizer(const Checkpoi
     tokenizer = ImportTokenizerDirectory(checkpoint.path());
     if (absl::IsNotFound(tokenizer.status())) return nullptr;
   }
-  QUIRE_RETURN_IF_ERROR(tokenizer.status());
+  QUIRE_RETURN_IF_ERROR(WithFileFix(tokenizer.status()));
   return std::make_unique<plan::TokenizerT>(*std::move(tokenizer));
 }
 

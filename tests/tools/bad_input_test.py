@@ -137,6 +137,24 @@ class ModelTest(QuireTest):
         self.assertIn("WordPiece", error)
 
 
+    def test_values_of_files_say_what_to_do(self):
+        fix = "\n  fix: correct the file, or get it again\n"
+        self.refuse(f"hidden_size=-1 is out of range\n  from: model/config.json\n  allowed: 1..1048576{fix}", hidden_size=-1,
+                    shapes={"x": [4]})
+        self.refuse(f"hidden_size=\"x\" is a string\n  from: model/config.json\n  allowed: an integer{fix}",
+                    hidden_size="x", shapes={"x": [4]})
+        write_llama(self.folder / "model")
+        (self.folder / "model/generation_config.json").write_text('{"top_k": -1}')
+        self.assertIn(f"top_k=-1 is out of range\n  from: model/generation_config.json\n  allowed: 0 (off) .. 2147483647{fix}",
+                      self.error("compile", "model", code=UNSUPPORTED))
+        (self.folder / "model/generation_config.json").unlink()
+        (self.folder / "model/tokenizer.json").write_text('{"version": "1.0"}')
+        self.assertIn(f"error: model/tokenizer.json: model is missing{fix}", self.error("compile", "model", code=UNSUPPORTED))
+        # What the file may say is not to be corrected in it.
+        write_llama(self.folder / "model", hidden_act="swirl")
+        self.assertNotIn("correct the file", self.error("compile", "model", code=UNSUPPORTED))
+
+
 class PlanTest(QuireTest):
     def setUp(self):
         super().setUp()
