@@ -26,7 +26,7 @@ class Batch {
   static absl::StatusOr<Batch> Submit(const Session& session, const BenchShape& shape,
                                       int32_t prompt, int32_t gen, Engine& engine,
                                       std::mt19937* random) {
-    Batch batch(engine);
+    Batch batch(session, engine);
     // The start of the vocabulary is where special tokens are.
     const int32_t vocabulary = session.vocabulary();
     std::uniform_int_distribution<int32_t> any(vocabulary / 8, vocabulary - 1);
@@ -84,18 +84,19 @@ class Batch {
   double ms() const { return SecondsSince(begin_) * 1e3; }
 
  private:
-  explicit Batch(Engine& engine) : engine_(engine) {}
+  Batch(const Session& session, Engine& engine) : session_(session), engine_(engine) {}
 
   // A request that fails would count as one that took no time.
   absl::Status Step() {
     events_.clear();
     QUIRE_RETURN_IF_ERROR(engine_.Step(&events_));
     for (const TokenEvent& event : events_) {
-      if (event.finish == FinishReason::kFailed) return absl::InternalError(event.error);
+      if (event.finish == FinishReason::kFailed) return session_.ErrorOf(event);
     }
     return absl::OkStatus();
   }
 
+  const Session& session_;
   Engine& engine_;
   std::vector<TokenEvent> events_;  // of the last step
   int32_t size_ = 0;

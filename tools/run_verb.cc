@@ -10,7 +10,6 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "ir/status.h"
 #include "runtime/device.h"
 #include "runtime/engine.h"
@@ -111,8 +110,8 @@ struct Timing {
   }
 };
 
-absl::Status Generate(const std::string& plan, Engine& engine, RunOutput& output,
-                      Progress& progress, Timing* timing) {
+absl::Status Generate(const Session& session, Engine& engine, RunOutput& output, Progress& progress,
+                      Timing* timing) {
   absl::Status failed;
   std::vector<TokenEvent> events;
   while (!engine.idle()) {
@@ -126,9 +125,7 @@ absl::Status Generate(const std::string& plan, Engine& engine, RunOutput& output
     for (const TokenEvent& event : events) {
       output.Take(event);
       if (event.finish != FinishReason::kFailed || !failed.ok()) continue;
-      // The engine does not know the plan's name.
-      failed = absl::InternalError(absl::StrReplaceAll(event.error, {{"PLAN", plan}}));
-      failed = WithPrefix(failed, output.LabelOf(event));
+      failed = WithPrefix(session.ErrorOf(event), output.LabelOf(event));
     }
   }
   return failed;
@@ -281,7 +278,7 @@ absl::Status Run(RunOptions& options) {
   }
   progress.Show("reading the prompt ...");
   Timing timing;
-  const absl::Status status = Generate(options.session.plan, **engine, output, progress, &timing);
+  const absl::Status status = Generate(session, **engine, output, progress, &timing);
   output.Finish(timing.Json(session.load_ms));
   if (!options.quiet) std::fputs(timing.Text(session.load_ms).c_str(), stderr);
   return status;

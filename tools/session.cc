@@ -6,6 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "ir/file.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
@@ -68,6 +69,10 @@ absl::Status Explain(const SessionOptions& options, const absl::Status& refused)
 
 }  // namespace
 
+absl::Status Session::ErrorOf(const TokenEvent& event) const {
+  return absl::InternalError(absl::StrReplaceAll(event.error, {{"PLAN", plan}}));
+}
+
 absl::StatusOr<Session> OpenSession(const SessionOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckIsNoModel(options.plan));
   const auto begin = std::chrono::steady_clock::now();
@@ -76,6 +81,7 @@ absl::StatusOr<Session> OpenSession(const SessionOptions& options) {
   if (!opened.ok()) return Explain(options, opened.status());
   session.model = *std::move(opened);
   session.target = &session.model->target();
+  session.plan = options.plan;
   session.load_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return session;

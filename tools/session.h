@@ -6,9 +6,11 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ir/plan_generated.h"
 #include "runtime/model.h"
+#include "runtime/request.h"
 
 namespace CLI {
 class App;
@@ -30,9 +32,12 @@ std::string WrongSessionUsage(const SessionOptions& options);
 struct Session {
   std::unique_ptr<Model> model;
   const plan::TargetT* target = nullptr;
+  std::string plan;  // as the user named it
   double load_ms = 0;
 
   int32_t vocabulary() const { return model->info().vocabulary; }
+  // What a request failed with, which names the plan, as the engine cannot.
+  absl::Status ErrorOf(const TokenEvent& event) const;
 };
 
 // INVALID_ARGUMENT for a path that is a model's, with the command that makes a plan of it.

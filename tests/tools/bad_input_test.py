@@ -242,7 +242,9 @@ class PlanTest(QuireTest):
             file.seek(-4, 2)
             file.write(struct.pack("<f", math.nan))
         self.quire("compile", "model", "-o", "nan.qplan")
-        self.assertIn("NaN", self.error("bench", "nan.qplan", "--prompt=3", "--gen=2", "--repeat=1", code=FAILURE))
+        error = self.error("bench", "nan.qplan", "--prompt=3", "--gen=2", "--repeat=1", code=FAILURE)
+        self.assertIn("NaN", error)
+        self.assertIn("\n  fix: quire check nan.qplan --contents ", error)
 
     def test_weights_that_changed(self):
         with open(self.model / "model.safetensors", "r+b") as file:
