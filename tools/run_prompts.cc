@@ -18,24 +18,32 @@ absl::StatusOr<std::string> ReadText(const std::string& path, absl::string_view 
   return absl::InvalidArgumentError(text.message());  // the file is wrong, not the flag
 }
 
-// What the encoder reads, one request each; a prompt, if there is one, is of all of them.
-absl::StatusOr<std::vector<Prompt>> Sources(const RunOptions& options, const Request& prompt) {
+// What the user gives for one member of a request: texts, files of them, or ids.
+struct Given {
+  const char *label, *text_flag, *ids_flag;
+  const std::vector<std::string>&texts, &files, &ids;
+  std::string Request::* text;
+  std::vector<int32_t> Request::* tokens;
+};
+
+// `of` with each of them, one request each.
+absl::StatusOr<std::vector<Prompt>> Each(const Given& given, const Request& of) {
   std::vector<Prompt> prompts;
   const auto add = [&] {
-    prompts.push_back({absl::StrCat("source ", prompts.size() + 1), prompt});
+    prompts.push_back({absl::StrCat(given.label, " ", prompts.size() + 1), of});
     return &prompts.back();
   };
-  for (const std::string& text : options.sources) {
-    QUIRE_RETURN_IF_ERROR(CheckUtf8("--source", text, "--source-ids"));
-    add()->request.source = text;
+  for (const std::string& text : given.texts) {
+    QUIRE_RETURN_IF_ERROR(CheckUtf8(given.text_flag, text, given.ids_flag));
+    add()->request.*given.text = text;
   }
-  for (const std::string& path : options.source_files) {
+  for (const std::string& path : given.files) {
     Prompt* added = add();
     added->label = path;
-    QUIRE_ASSIGN_OR_RETURN(added->request.source, ReadText(path, "--source-ids"));
+    QUIRE_ASSIGN_OR_RETURN(added->request.*given.text, ReadText(path, given.ids_flag));
   }
-  for (const std::string& text : options.source_ids) {
-    QUIRE_ASSIGN_OR_RETURN(add()->request.source_ids, ParseIds("--source-ids", text));
+  for (const std::string& text : given.ids) {
+    QUIRE_ASSIGN_OR_RETURN(add()->request.*given.tokens, ParseIds(given.ids_flag, text));
   }
   return prompts;
 }
@@ -59,28 +67,18 @@ absl::Status AddImages(const RunOptions& options, int64_t width, Request* reques
 }  // namespace
 
 absl::StatusOr<std::vector<Prompt>> Prompts(const RunOptions& options) {
-  std::vector<Prompt> prompts;
-  const auto add = [&] {
-    prompts.push_back({absl::StrCat("prompt ", prompts.size() + 1), {}});
-    return &prompts.back();
-  };
   for (const std::string& text : options.stop) {
     QUIRE_RETURN_IF_ERROR(CheckUtf8("--stop", text, ""));
   }
-  for (const std::string& text : options.prompts) {
-    QUIRE_RETURN_IF_ERROR(CheckUtf8("-p", text, "--ids"));
-    add()->request.text = text;
-  }
-  for (const std::string& path : options.prompt_files) {
-    Prompt* added = add();
-    added->label = path;
-    QUIRE_ASSIGN_OR_RETURN(added->request.text, ReadText(path, "--ids"));
-  }
-  for (const std::string& text : options.ids) {
-    QUIRE_ASSIGN_OR_RETURN(add()->request.ids, ParseIds("--ids", text));
-  }
+  QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts,
+                         Each({"prompt", "-p", "--ids", options.prompts, options.prompt_files,
+                               options.ids, &Request::text, &Request::ids},
+                              {}));
   if (!HasSource(options)) return prompts;
-  return Sources(options, prompts.empty() ? Request() : prompts[0].request);
+  // A prompt beside sources is of all of them.
+  return Each({"source", "--source", "--source-ids", options.sources, options.source_files,
+               options.source_ids, &Request::source, &Request::source_ids},
+              prompts.empty() ? Request() : prompts[0].request);
 }
 
 absl::Status AddStates(const RunOptions& options, int64_t width, std::vector<Prompt>* prompts) {
