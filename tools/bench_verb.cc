@@ -152,8 +152,7 @@ absl::Status Bench(const Options& options) {
   progress.Show(absl::StrCat("loading ", options.session.plan, " ..."));
   QUIRE_ASSIGN_OR_RETURN(Session session, OpenSession(options.session));
   if (options.has_source && !session.model->info().has_encoder) {
-    return WithLine(UsageError("quire bench: --source has no effect"), "allowed",
-                    "with a model that has an encoder");
+    return NoEffect("bench", "--source", "a model that has an encoder");
   }
   BenchShape shape = options.shape;
   QUIRE_RETURN_IF_ERROR(FitLengths(session.model->info(), options, &shape));

@@ -34,6 +34,11 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
+absl::Status NoEffect(absl::string_view verb, absl::string_view flag, absl::string_view with) {
+  return WithLine(UsageError(absl::StrCat("quire ", verb, ": ", flag, " has no effect")), "allowed",
+                  absl::StrCat("with ", with));
+}
+
 std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses) {
   for (const FlagUse& use : uses) {
     if (use.has_use || app.get_option(use.flag)->count() == 0) continue;

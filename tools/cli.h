@@ -39,6 +39,9 @@ ExitCode ExitCodeOf(const absl::Status& status);
 // No library function returns this code.
 inline absl::Status UsageError(absl::string_view message) { return absl::OutOfRangeError(message); }
 
+// Misuse that shows when the plan is open: "quire VERB: FLAG has no effect", and with what it has.
+absl::Status NoEffect(absl::string_view verb, absl::string_view flag, absl::string_view with);
+
 // A flag, and whether anything reads it beside the other flags. `with`: what would.
 struct FlagUse {
   const char* flag;

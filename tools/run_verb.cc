@@ -145,10 +145,7 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
     if (!options.sources.empty()) return NoTokenizer("--source", "--source-ids");
     if (!options.source_files.empty()) return NoTokenizer("--source-file", "--source-ids");
   }
-  const auto idle = [](const char* flag, const char* with) {
-    return WithLine(UsageError(absl::StrCat("quire run: ", flag, " has no effect")), "allowed",
-                    absl::StrCat("with ", with));
-  };
+  const auto idle = [](const char* flag, const char* with) { return NoEffect("run", flag, with); };
   if (HasSource(options) && (!info.has_encoder || info.states_width > 0)) {
     return idle(!options.sources.empty()        ? "--source"
                 : !options.source_files.empty() ? "--source-file"

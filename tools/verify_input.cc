@@ -21,11 +21,6 @@ bool HasSource(const VerifyInputOptions& options) {
   return options.source.has_value() || options.source_ids.has_value();
 }
 
-absl::Status Idle(absl::string_view flag, absl::string_view with) {
-  return WithLine(UsageError(absl::StrCat("quire verify: ", flag, " has no effect")), "allowed",
-                  with);
-}
-
 absl::Status CheckVocabulary(absl::string_view flag, const std::vector<int32_t>& ids,
                              int32_t vocabulary) {
   for (const int32_t id : ids) {
@@ -153,12 +148,12 @@ absl::StatusOr<ChosenInput> ChooseVerifyInput(const VerifyInputOptions& options,
   const ModelInfo& info = session.model->info();
   const bool reads_tokens = info.has_encoder && info.states_width == 0;
   if (HasSource(options) && !reads_tokens) {
-    return Idle(options.source.has_value() ? "--source" : "--source-ids",
-                "with a model that has an encoder of tokens");
+    return NoEffect("verify", options.source.has_value() ? "--source" : "--source-ids",
+                    "a model that has an encoder of tokens");
   }
   if (options.tokens.has_value() && HasPrompt(options) &&
       (HasSource(options) || !info.has_encoder)) {
-    return Idle("--tokens", "with random ids: without a prompt or a source");
+    return NoEffect("verify", "--tokens", "random ids: without a prompt or a source");
   }
   ChosenInput input;
   QUIRE_ASSIGN_OR_RETURN(input.ids, ChooseIds(options, session));
