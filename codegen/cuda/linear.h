@@ -58,6 +58,7 @@ struct CudaLinearConfig {
   // What it computes of a spec that has them; kNarrow: gated activations, kWarpgroup: activations.
   bool norm = false, act = false;
   bool chained = false;  // kWarpgroup: its warpgroups take turns
+  int cluster = 1;       // kWarpgroup: blocks that share rows of x
   bool whole = false;    // tiles are never cut
 };
 
@@ -95,9 +96,11 @@ inline bool CudaLinearReadsDequantized(const LinearSpec& spec, CudaLinearConfig:
   return IsBlockType(spec.weight) && !CudaLinearReadsBlocks(spec, body);
 }
 
-// Rows of the boxes in which such a body reads x.
+// Rows of the boxes in which such a body reads x, one for each block of a cluster.
 inline int CudaLinearBoxRows(const CudaLinearConfig& config, int64_t rows) {
-  return static_cast<int>(std::min<int64_t>(config.rows, (rows + 7) / 8 * 8));
+  const int64_t step = 8 * config.cluster;
+  return static_cast<int>(std::min<int64_t>(config.rows, (rows + step - 1) / step * step)) /
+         config.cluster;
 }
 
 // The pieces of K that a tile may be cut into: the widest have no registers left for that.

@@ -63,20 +63,24 @@ QUIRE_NO_ACT
 namespace {
 
 // Rows of x's boxes of a body with tiles of `tokens`.
-int BoxRows(int rows, int tokens) {
+int BoxRows(int rows, int tokens, int cluster = 1) {
   CudaLinearConfig config;
   config.rows = tokens;
+  config.cluster = cluster;
   return CudaLinearBoxRows(config, rows);
 }
 
 template <typename Body, typename Operands, typename TestCase>
-void RunTiles(const TestCase& c, int grid, int tile_rows) {
-  const TensorMap x{c.x.data(), c.rows, c.k(), BoxRows(c.rows, 128)};
+void RunTiles(const TestCase& c, int grid, int tile_rows, int cluster = 1) {
+  const TensorMap x{c.x.data(), c.rows, c.k(), BoxRows(c.rows, 128, cluster)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
-  const int tiles = (c.rows + 127) / 128 * ((c.n() + tile_rows - 1) / tile_rows);
+  const int cluster_rows = cluster * tile_rows;
+  const int clusters = (c.rows + 127) / 128 * ((c.n() + cluster_rows - 1) / cluster_rows);
   // Whole tiles, and others that are cut, where they can be.
-  c.template Run<Operands>(grid, Body::kCuts ? tiles / 2 : tiles, Body::kThreads, Body::kUsedBytes,
-                           [&](const Operands& operands) { Body::Run(operands, x, weight); });
+  const int whole = Body::kCuts ? clusters / 2 : clusters;
+  c.template Run<Operands>(
+      grid, whole * cluster, Body::kThreads, Body::kUsedBytes,
+      [&](const Operands& operands) { Body::Run(operands, x, weight); }, 0, cluster);
 }
 
 template <typename Body, typename Operands, typename TestCase>
@@ -119,6 +123,24 @@ TEST(CudaLinearWarpgroupEmulatedTest, StoresLines) {
   static_assert(lines::LinearWarpgroup<128, 3, false>::kStoresLines);
   RunTiles<lines::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
   RunTiles<lines::LinearWarpgroup<256, 3, false>, Operands>(TestCase{131}, 1, 256);
+}
+
+// kN = 205 is of 4 tiles of 64 rows, 3 of 96 and 2 of 128 and 192: of the odd ones the last is of
+// nothing.
+TEST(CudaLinearWarpgroupEmulatedTest, ClustersShareRowsOfX) {
+  {
+    QUIRE_CASE(one_stage_a_part);
+    RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false, 2>, Operands>(TestCase{131}, 2, 64, 2);
+    RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false, 4>, Operands>(TestCase{70}, 4, 64, 4);
+    RunTiles<one_stage_a_part::LinearWarpgroup<96, 3, false, 2>, Operands>(TestCase{11}, 4, 96, 2);
+    RunTiles<one_stage_a_part::LinearWarpgroup<192, 5, true, 2>, Operands>(TestCase{131}, 2, 192,
+                                                                           2);
+    RunTiles<one_stage_a_part::LinearWarpgroup<256, 4, false, 2>, Operands>(TestCase{300}, 4, 256,
+                                                                            2);
+  }
+  QUIRE_CASE(blocks_of_256);
+  RunTiles<blocks_of_256::LinearWarpgroup<128, 4, false, 2>, Operands>(
+      TestCase{70, blocks_of_256::kGrain}, 2, 128, 2);
 }
 
 TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {

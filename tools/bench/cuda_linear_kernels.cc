@@ -9,7 +9,8 @@ namespace quire::bench {
 std::string Name(const CudaLinearConfig& config) {
   if (config.body == CudaLinearConfig::kWarpgroup) {
     return absl::StrCat("warpgroup", config.tile_rows, "/", config.stages,
-                        config.chained ? "c" : "");
+                        config.chained ? "c" : "",
+                        config.cluster > 1 ? absl::StrCat("x", config.cluster) : "");
   }
   if (config.body == CudaLinearConfig::kNarrow) {
     return absl::StrCat("narrow", config.rows, "x", config.tile_rows, "/", config.stages);
@@ -48,6 +49,14 @@ std::vector<CudaLinearConfig> OtherConfigs(const LinearSpec& spec, const CudaLim
     }
     configs.push_back(configs.back());
     configs.back().chained = true;
+    for (const int cluster : {2, 4}) {
+      for (const auto& [tile_rows, stages] : {std::pair(64, 8), std::pair(96, 7), std::pair(128, 6),
+                                              std::pair(192, 5), std::pair(256, 4)}) {
+        configs.push_back({Config::kWarpgroup, 128, 2, stages, tile_rows});
+        configs.back().chained = tile_rows == 192;
+        configs.back().cluster = cluster;
+      }
+    }
   }
   std::vector<Config> possible;
   for (Config& config : configs) {

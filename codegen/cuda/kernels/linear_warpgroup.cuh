@@ -4,7 +4,8 @@
 //
 // Template:  kStages stages; kChained: the second warpgroup gets a stage when the first is done
 //            with it, which keeps them apart, so that one adds to its totals while the other
-//            multiplies.
+//            multiplies. kCluster: blocks that share rows of x (linear_units.cuh), so that L2 gives
+//            these once to all.
 // Work:      in units (linear_units.cuh), a tile or half of its K. Warpgroup 0 copies; 1 and 2 have
 //            64 rows of x each.
 // Ring:      linear_ring.cuh; half: the first warpgroup has read a stage (chained).
@@ -28,12 +29,12 @@
 #include "linear_act.cuh"
 #include "linear_ring.cuh"
 
-template <int kTileRows, int kStages, bool kChained>
+template <int kTileRows, int kStages, bool kChained, int kCluster = 1>
 struct LinearWarpgroup {
   static constexpr int kTokens = 128, kPieces = 2;
   static constexpr int kConsumers = 2, kGroupTokens = kTokens / kConsumers;
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
-  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated, kPieces>;
+  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated, kPieces, kCluster>;
   using Units = typename Ring::Units;
   using Turn = typename Ring::Turn;
   static constexpr int kFlagsAt = Ring::kRingBytes + Ring::kBarrierBytes;
@@ -108,7 +109,14 @@ struct LinearWarpgroup {
     ring.template Multiply<kTileRows>(
         stages, turn, consumer * kGroupTokens * kStageRowBytes, Ring::kXBytes,
         [&](int stage) { return is_second ? ring.half(stage) : ring.full(stage); },
-        [&](int stage) { return is_first ? ring.half(stage) : ring.free(stage); }, sum);
+        [&](int stage) {
+          if (!is_first) {
+            ring.GiveUp(stage);
+          } else if (threadIdx.x % kWarpThreads == 0) {
+            Arrive(ring.half(stage));
+          }
+        },
+        sum);
   }
 
   // What a lane loads and stores at once: 16 bytes, or an element where rows of y begin anywhere.
@@ -353,7 +361,11 @@ struct LinearWarpgroup {
       PrefetchMap(weight);
       ring.Init(half_arrivals, kChained ? kWarps : kConsumers * kWarps);
     }
-    SyncBlock();
+    if constexpr (kCluster > 1) {
+      SyncCluster();
+    } else {
+      SyncBlock();
+    }
     // 168 registers a thread at launch.
     const int warpgroup = threadIdx.x / kWarpgroupThreads;
     if (warpgroup == 0) {
@@ -363,6 +375,8 @@ struct LinearWarpgroup {
       TakeRegisters<240>();
       Body::Consume(operands, ring, warpgroup - 1);
     }
+    // Other blocks arrive at this one's barriers until they have read what it copied to them.
+    if constexpr (kCluster > 1) SyncCluster();
   }
   static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
                          const TensorMap& weight) {
