@@ -59,6 +59,7 @@ struct CudaLinearConfig {
   bool norm = false, act = false;
   bool chained = false;  // kWarpgroup: its warpgroups take turns
   int cluster = 1;       // kWarpgroup: blocks that share rows of x
+  bool aside = false;    // kWarpgroup: threads of their own have its activation (linear_aside.cuh)
   bool whole = false;    // tiles are never cut
 };
 

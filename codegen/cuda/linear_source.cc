@@ -54,8 +54,9 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
           "LinearNarrow<$0, $1, $2, LinearBlocksRing<$3<true>, $0, $1, $2, $4>>", config.rows,
           config.tile_rows, config.stages, FoursText(spec.weight), CudaLinearCopyK(spec));
     case CudaLinearConfig::kWarpgroup:
-      return absl::StrCat("LinearWarpgroup<", config.tile_rows, ", ", config.stages, ", ",
-                          BoolText(config.chained), ", ", config.cluster, ">");
+      return absl::StrCat(config.aside ? "LinearAside<" : "LinearWarpgroup<", config.tile_rows,
+                          ", ", config.stages, ", ", BoolText(config.chained), ", ", config.cluster,
+                          ">");
   }
   return "";
 }
@@ -178,7 +179,8 @@ std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
           ? absl::StrCat("constexpr bool kRowScales = ", BoolText(spec.row_scales), ";\n")
           : "",
       blocks ? "#include \"linear_blocks_ring.cuh\"\n" : "", "#include \"linear_",
-      IsE4m3Product(spec) ? "e4m3_" : "", CudaLinearBodyText(config.body), ".cuh\"\n");
+      IsE4m3Product(spec) ? "e4m3_" : "", config.aside ? "aside" : CudaLinearBodyText(config.body),
+      ".cuh\"\n");
 }
 
 }  // namespace

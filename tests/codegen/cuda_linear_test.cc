@@ -134,7 +134,7 @@ TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
 // x of few rows stays in shared memory beside the ring: long k leave room for fewer rows, then
 // none.
 TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
-  const std::string acting = ", warpgroup 192/5";
+  const std::string acting = ", aside 192/4";
   const std::string many = ", warpgroup 128/6, warpgroup 192/5, warpgroup 256/4";
   const std::string rest =
       "narrow 16x96/15, narrow 32x96/13, narrow 64x96/10, warpgroup 96/7" + many;

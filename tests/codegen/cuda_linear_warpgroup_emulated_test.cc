@@ -43,9 +43,24 @@ constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
 constexpr bool kHasAct = true, kGated = true;
 inline float Act(float x) { return x + 1; }
+#include <linear_aside.cuh>
 #include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace gated
+#include "tests/codegen/forget_linear_kernels.h"
+
+namespace acting {
+using Element = Bf16;
+using Output = F16;
+constexpr int kN = 264, kK = 256, kGrain = 16;
+constexpr bool kHasBias = true, kHasResidual = false, kWeightIsWritten = false;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_DERIVED
+constexpr bool kHasAct = true, kGated = false;
+inline float Act(float x) { return x + 1; }
+#include <linear_aside.cuh>
+#include <linear_warpgroup.cuh>
+}  // namespace acting
 #include "tests/codegen/forget_linear_kernels.h"
 
 namespace blocks_of_256 {
@@ -159,21 +174,22 @@ TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
 // act(a) * b, each rounded; tiles of one and of two warpgroups, whose last rows are not the
 // linear's.
 template <typename Body>
-void RunGated(int rows, int tokens, int tile_rows, size_t shared_bytes, int grid) {
+void RunGated(int rows, int tokens, int tile_rows, size_t shared_bytes, int grid, int cluster = 1) {
   using TestCase = Case<Bf16, Bf16, 2 * gated::kN, gated::kK, true, false>;
   const TestCase c{rows};
-  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, tokens)};
+  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, tokens, cluster)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
-  const int tiles = (rows + tokens - 1) / tokens * ((c.n() + tile_rows - 1) / tile_rows);
+  const int row_tiles = (c.n() + tile_rows * cluster - 1) / (tile_rows * cluster) * cluster;
+  const int tiles = (rows + tokens - 1) / tokens * row_tiles;
   std::vector<float> workspace(256 + static_cast<size_t>(tiles) * 4 * 256 * 64, 0.0f);
-  for (int whole : {tiles, tile_rows <= 192 ? tiles / 2 : tiles}) {
+  for (int whole : {tiles, tile_rows <= 192 ? tiles / cluster / 2 * cluster : tiles}) {
     std::vector<Bf16> y(static_cast<size_t>(rows) * gated::kN, FromFloat<Bf16>(-77));
     const gated::LinearOperands operands{
         nullptr, nullptr,  c.bias.data(),
         nullptr, y.data(), reinterpret_cast<uint8_t*>(workspace.data()),
         rows,    whole,    c.n(),
         c.k()};
-    RunGrid({grid, Body::kThreads, shared_bytes, c.x.data(), c.x.size() * 2, 1},
+    RunGrid({grid, Body::kThreads, shared_bytes, c.x.data(), c.x.size() * 2, 1, {}, cluster},
             [&] { Body::Run(operands, x, weight); });
     for (int row = 0; row < rows; ++row) {
       for (int n = 0; n < gated::kN; ++n) {
@@ -199,6 +215,44 @@ TEST(CudaLinearWarpgroupEmulatedTest, ManyRowsAndGated) {
   RunGated<Short>(131, 128, 64, Short::kUsedBytes, 3);
   RunGated<Chained>(131, 128, 192, Chained::kUsedBytes, 2);
   RunGated<Wide>(70, 128, 256, Wide::kUsedBytes, 1);
+}
+
+// Threads of their own have the activation, of whole tiles, and of cut ones that this block, or
+// another, finishes.
+TEST(CudaLinearWarpgroupEmulatedTest, ActivationsAside) {
+  using Gated = gated::LinearAside<192, 3, true>;
+  using Pair = gated::LinearAside<192, 3, false, 2>;
+  RunGated<Gated>(131, 128, 192, Gated::kUsedBytes, 1);
+  RunGated<Gated>(300, 128, 192, Gated::kUsedBytes, 4);
+  RunGated<Pair>(131, 128, 192, Pair::kUsedBytes, 2, 2);
+
+  using Plain = acting::LinearAside<192, 4, true>;
+  using TestCase = Case<Bf16, F16, acting::kN, acting::kK, true, false>;
+  const int rows = 131, tiles = 2 * 2;
+  const TestCase c{rows};
+  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, 128)};
+  const TensorMap weight{c.weight.data(), c.n(), c.k(), 192};
+  std::vector<float> workspace(256 + size_t{tiles} * 4 * 256 * 64, 0.0f);
+  for (int whole : {tiles, tiles / 2}) {
+    for (int grid : {1, 3}) {
+      std::vector<F16> y(size_t{rows} * acting::kN, FromFloat<F16>(-77));
+      const acting::LinearOperands operands{
+          nullptr, nullptr,  c.bias.data(),
+          nullptr, y.data(), reinterpret_cast<uint8_t*>(workspace.data()),
+          rows,    whole,    c.n(),
+          c.k()};
+      RunGrid({grid, Plain::kThreads, Plain::kUsedBytes, c.x.data(), c.x.size() * 2, 1},
+              [&] { Plain::Run(operands, x, weight); });
+      for (int row = 0; row < rows; ++row) {
+        for (int n = 0; n < acting::kN; ++n) {
+          const float expected = acting::Act(ToFloat(c.Expected(row, n)));
+          ASSERT_EQ(BitsOf(y[static_cast<size_t>(row * acting::kN + n)]),
+                    BitsOf(FromFloat<F16>(expected)))
+              << "row " << row << ", n " << n << ", whole " << whole << ", grid " << grid;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -257,7 +257,11 @@ struct AttentionWarpgroup {
     }
     turn.Next();
     const bool more = WaitForTile(turn, stage);
-    if (more) WaitForTurn();
+    if (more) {
+      WaitForTurn();
+    } else {
+      SyncOwn();  // other warps have written what is read next, for nothing
+    }
     AskForSums(sums, sums.p, work.stage.at, sums.opens);
     AskForScores(sums, turn.at, stage.at);  // of anything, if there is no more
     if (more) EndTurn();

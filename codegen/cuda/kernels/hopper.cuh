@@ -60,20 +60,22 @@ DEVICE int ClusterRank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of the cluster's blocks meet; barriers that were made before are known to all.
+// All threads of the cluster's blocks meet. Barriers that were made and fenced before are known to
+// all; of memory nothing is promised, which would have to be waited for.
 DEVICE void SyncCluster() {
   asm volatile(
-      "barrier.cluster.arrive.release;\n"
+      "barrier.cluster.arrive.relaxed;\n"
       "barrier.cluster.wait.acquire;" ::
           : "memory");
 }
-// Arrives at the barrier that block `rank` of the cluster has at this address.
+// Arrives at the barrier that block `rank` of the cluster has at this address, when this thread's
+// reads have ended. (.release.cluster would be a fence of all memory each time.)
 DEVICE void ArriveAt(uint32_t barrier, int rank) {
   asm volatile(
       "{\n"
       ".reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
       "}" ::"r"(barrier),
       "r"(rank)
       : "memory");

@@ -33,7 +33,7 @@ template <int kTileRows, int kStages, bool kChained, int kCluster = 1>
 struct LinearWarpgroup {
   static constexpr int kTokens = 128, kPieces = 2;
   static constexpr int kConsumers = 2, kGroupTokens = kTokens / kConsumers;
-  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
+  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads, kRegisters = 240;
   using Ring = LinearRing<kTokens, kTileRows, kStages, kGated, kPieces, kCluster>;
   using Units = typename Ring::Units;
   using Turn = typename Ring::Turn;
@@ -318,7 +318,10 @@ struct LinearWarpgroup {
     return SharedMemory() + kWarpsAt + warp * kWarpBytes;
   }
 
-  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
+  // A warpgroup's units: begin(tile), then store(tile, sums) where the sums are a tile's.
+  template <typename Begin, typename Store>
+  static DEVICE void ConsumeUnits(const LinearOperands& operands, const Ring& ring, int consumer,
+                                  const Begin& begin, const Store& store) {
     auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt);
     WaitForPriorGrid();
     Turn turn;
@@ -332,7 +335,7 @@ struct LinearWarpgroup {
       Sums sum;
       const int slot = unit.cut_tile() * kConsumers + consumer;
       for (int part = unit.first_part();; ++part) {
-        if (part + 1 == unit.end_part()) PrefetchResidual(operands, unit.tile(), consumer);
+        if (part + 1 == unit.end_part()) begin(unit.tile());
         Multiply(ring, consumer, PartStages(operands.k, part), turn, sum);
         if (part + 1 == unit.end_part()) break;
         if (kCuts && !unit.whole() && part > 0) {
@@ -345,13 +348,22 @@ struct LinearWarpgroup {
       if (!kCuts || unit.whole() ||
           Merger::Merge(operands, slot, unit.first_part() > 0, 1 + consumer, flag + consumer,
                         sum)) {
-        Store(operands, typename Units::Place(operands, unit.tile()), consumer, sum);
+        store(unit.tile(), sum);
       }
     }
   }
+  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
+    ConsumeUnits(
+        operands, ring, consumer,
+        [&](int tile) { PrefetchResidual(operands, tile, consumer); },
+        [&](int tile, Sums& sum) {
+          Store(operands, typename Units::Place(operands, tile), consumer, sum);
+        });
+  }
 
-  // A block: warpgroups 1 and 2 do what Body::Consume says. `half_arrivals`: at the ring's barriers
-  // between them, if they have a use for these.
+  // A block: warpgroups 1 and 2 do what Body::Consume says, with Body::kRegisters, and a further one,
+  // if it has one, Body::FinishTiles. `half_arrivals`: at the ring's barriers between the two, if they
+  // have a use for these.
   template <typename Body>
   static DEVICE void RunBlock(const LinearOperands& operands, const TensorMap& x,
                               const TensorMap& weight, int half_arrivals) {
@@ -360,20 +372,24 @@ struct LinearWarpgroup {
       PrefetchMap(x);
       PrefetchMap(weight);
       ring.Init(half_arrivals, kChained ? kWarps : kConsumers * kWarps);
+      if constexpr (Body::kThreads > kThreads) Body::Init();
     }
     if constexpr (kCluster > 1) {
       SyncCluster();
     } else {
       SyncBlock();
     }
-    // 168 registers a thread at launch.
+    // 168 registers a thread at launch, or of four warpgroups 128.
     const int warpgroup = threadIdx.x / kWarpgroupThreads;
     if (warpgroup == 0) {
       GiveRegisters<24>();
       if (threadIdx.x == 0) ring.Produce(operands, x, weight);
-    } else {
-      TakeRegisters<240>();
+    } else if (Body::kThreads == kThreads || warpgroup <= kConsumers) {
+      TakeRegisters<Body::kRegisters>();
       Body::Consume(operands, ring, warpgroup - 1);
+    } else if constexpr (Body::kThreads > kThreads) {
+      GiveRegisters<Body::kFinisherRegisters>();
+      Body::FinishTiles(operands);
     }
     // Other blocks arrive at this one's barriers until they have read what it copied to them.
     if constexpr (kCluster > 1) SyncCluster();
