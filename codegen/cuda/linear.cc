@@ -55,11 +55,6 @@ int64_t WarpgroupSharedBytes(const LinearSpec& spec, const CudaLinearConfig& con
   constexpr int kBarriers = 3, kConsumers = 2, kWarps = 8, kKeptSums = 96;
   const int64_t stage = int64_t{config.rows + config.tile_rows} * kStageRowBytes;
   const int64_t ring = config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
-  if (config.aside) {
-    const int64_t own = 8 * 2 * kConsumers + 4 * kConsumers;
-    return DivideUp(DivideUp(ring, 8) * 8 + own, 16) * 16 +
-           config.tile_rows * (4 * kConsumers + int64_t{2} * config.rows);
-  }
   const int64_t shared_sums = 32 * std::max(0, config.tile_rows / 2 - kKeptSums) * 4;
   const LinearSpec body = CudaLinearBodySpec(spec, config);
   const bool stores_lines = body.n % 8 == 0 && body.y != DType::kF32 &&
@@ -104,8 +99,8 @@ namespace {
 
 int BlockThreads(const CudaLinearConfig& config) {
   constexpr int kWarpgroupThreads = 128;
-  const int copying = CudaLinearTakesMaps(config.body) ? 1 : 0, finishing = config.aside ? 1 : 0;
-  return (config.groups + copying + finishing) * kWarpgroupThreads;
+  const int copying = CudaLinearTakesMaps(config.body) ? 1 : 0;
+  return (config.groups + copying) * kWarpgroupThreads;
 }
 
 // What the few-row body for config->rows computes beside the product. Every block norms all rows of
@@ -225,8 +220,6 @@ void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
       CudaLinearConfig config{CudaLinearConfig::kWarpgroup, 128, 2, stages, tile_rows};
       config.act = spec.act != LinearAct::kNone && (!spec.gated || spec.n % 8 == 0);
       config.chained = tile_rows == 192;
-      config.aside = config.act && tile_rows == 192 && spec.n % 8 == 0 && spec.y != DType::kF32;
-      if (config.aside) --config.stages;
       configs->push_back(config);
     };
     // The least rows that tiles are for: one round of them, or of their halves, that is as full as

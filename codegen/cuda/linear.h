@@ -58,8 +58,6 @@ struct CudaLinearConfig {
   // What it computes of a spec that has them; kNarrow: gated activations, kWarpgroup: activations.
   bool norm = false, act = false;
   bool chained = false;  // kWarpgroup: its warpgroups take turns
-  int cluster = 1;       // kWarpgroup: blocks that share rows of x
-  bool aside = false;    // kWarpgroup: threads of their own have its activation (linear_aside.cuh)
   bool whole = false;    // tiles are never cut
 };
 
@@ -97,11 +95,9 @@ inline bool CudaLinearReadsDequantized(const LinearSpec& spec, CudaLinearConfig:
   return IsBlockType(spec.weight) && !CudaLinearReadsBlocks(spec, body);
 }
 
-// Rows of the boxes in which such a body reads x, one for each block of a cluster.
+// Rows of the boxes in which such a body reads x.
 inline int CudaLinearBoxRows(const CudaLinearConfig& config, int64_t rows) {
-  const int64_t step = 8 * config.cluster;
-  return static_cast<int>(std::min<int64_t>(config.rows, (rows + step - 1) / step * step)) /
-         config.cluster;
+  return static_cast<int>(std::min<int64_t>(config.rows, (rows + 7) / 8 * 8));
 }
 
 // The pieces of K that a tile may be cut into: the widest have no registers left for that.

@@ -23,11 +23,6 @@ struct Cut {
   int64_t time;  // of the longest block, in stages
 };
 
-// Blocks that run at the same time, in whole clusters.
-int64_t BlocksAtOnce(const CudaLinearConfig& config, int multiprocessors) {
-  return multiprocessors / config.cluster * config.cluster;
-}
-
 // How many of `tiles` to leave whole: those of full rounds, or all, or none, by the time of the
 // longest block. Merging a tile that is cut takes about as long as `merge_stages`, and filling the
 // ring and storing as `round_stages`, as measured on an H200.
@@ -42,21 +37,20 @@ Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows
                                : config.tile_rows < 128                    ? 3
                                                                            : 7;
   const int64_t tiles = CudaLinearTiles(spec, kernel, rows), pieces = CudaLinearPieces(config);
-  const int64_t blocks = BlocksAtOnce(config, multiprocessors);
   const int64_t part_stages = DivideUp(spec.k, kParts * kStageK);
   const int64_t tile_stages = kParts * part_stages + round_stages;
   int64_t best = tiles;
-  int64_t best_time = DivideUp(tiles, blocks) * tile_stages;
+  int64_t best_time = DivideUp(tiles, multiprocessors) * tile_stages;
   if (pieces == 1) return {best, best_time};
-  for (int64_t whole : {tiles / blocks * blocks, int64_t{0}}) {
+  for (int64_t whole : {tiles / multiprocessors * multiprocessors, int64_t{0}}) {
     const int64_t cut = tiles - whole;
-    if (cut > 2 * blocks) continue;
+    if (cut > 2 * multiprocessors) continue;
     // Memory is what narrow tiles wait for: more than one round of parts only merges more.
     const bool narrow = config.body == CudaLinearConfig::kNarrow && config.rows < 128;
-    if (narrow && cut * pieces > blocks) continue;
+    if (narrow && cut * pieces > multiprocessors) continue;
     const int64_t piece_stages = kParts / pieces * part_stages + merge_stages + round_stages;
-    const int64_t time =
-        DivideUp(whole, blocks) * tile_stages + DivideUp(cut * pieces, blocks) * piece_stages;
+    const int64_t time = DivideUp(whole, multiprocessors) * tile_stages +
+                         DivideUp(cut * pieces, multiprocessors) * piece_stages;
     if (time < best_time) {
       best = whole;
       best_time = time;
@@ -68,9 +62,7 @@ Cut BestCut(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows
 }  // namespace
 
 int64_t CudaLinearTiles(const LinearSpec& spec, const CudaLinearKernel& kernel, int64_t rows) {
-  const CudaLinearConfig& config = kernel.config;
-  const int64_t clusters = DivideUp(spec.weight_rows(), int64_t{config.cluster} * config.tile_rows);
-  return clusters * config.cluster * DivideUp(rows, config.rows);
+  return DivideUp(spec.weight_rows(), kernel.config.tile_rows) * DivideUp(rows, kernel.config.rows);
 }
 
 size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKernel>& kernels,
@@ -122,8 +114,8 @@ CudaLinearLaunch PlanCudaLinearTiles(const LinearSpec& spec, const CudaLinearKer
   const int64_t cut = CudaLinearTiles(spec, kernel, rows) - whole_tiles;
   CudaLinearLaunch launch;
   launch.whole_tiles = static_cast<int>(whole_tiles);
-  launch.grid = static_cast<int>(std::min(BlocksAtOnce(config, multiprocessors),
-                                          whole_tiles + cut * CudaLinearPieces(config)));
+  launch.grid = static_cast<int>(
+      std::min<int64_t>(multiprocessors, whole_tiles + cut * CudaLinearPieces(config)));
   if (cut > 0) {
     // Sums of pieces; of the second of two, those of its parts.
     const int64_t sums = CudaLinearPieces(config) == 2 ? 3 : kParts;

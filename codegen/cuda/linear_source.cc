@@ -54,9 +54,8 @@ std::string BodyType(const LinearSpec& spec, const CudaLinearConfig& config) {
           "LinearNarrow<$0, $1, $2, LinearBlocksRing<$3<true>, $0, $1, $2, $4>>", config.rows,
           config.tile_rows, config.stages, FoursText(spec.weight), CudaLinearCopyK(spec));
     case CudaLinearConfig::kWarpgroup:
-      return absl::StrCat(config.aside ? "LinearAside<" : "LinearWarpgroup<", config.tile_rows,
-                          ", ", config.stages, ", ", BoolText(config.chained), ", ", config.cluster,
-                          ">");
+      return absl::StrCat("LinearWarpgroup<", config.tile_rows, ", ", config.stages, ", ",
+                          BoolText(config.chained), ">");
   }
   return "";
 }
@@ -179,8 +178,7 @@ std::string ManyText(const LinearSpec& spec, const CudaLinearConfig& config) {
           ? absl::StrCat("constexpr bool kRowScales = ", BoolText(spec.row_scales), ";\n")
           : "",
       blocks ? "#include \"linear_blocks_ring.cuh\"\n" : "", "#include \"linear_",
-      IsE4m3Product(spec) ? "e4m3_" : "", config.aside ? "aside" : CudaLinearBodyText(config.body),
-      ".cuh\"\n");
+      IsE4m3Product(spec) ? "e4m3_" : "", CudaLinearBodyText(config.body), ".cuh\"\n");
 }
 
 }  // namespace
@@ -232,18 +230,16 @@ std::string CudaNormText(const LinearSpec& spec) {
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const CudaLinearConfig& config = kernel.config;
   const bool few = config.body == CudaLinearConfig::kFew;
-  return absl::StrCat(
-      "// ", few ? SpecText(spec) : SharedSpecText(spec, config.body), "\n",  //
-      "#include \"prelude.cuh\"\n",                                           //
-      IsE4m3Product(spec) ? "#include \"hopper.cuh\"\n" : "",                 //
-      spec.act == LinearAct::kNone ? "" : "#include \"math.cuh\"\n",          //
-      CommonText(spec, kernel),                                               //
-      few ? FewText(spec) : ManyText(spec, config),                           //
-      "using Body = ", BodyType(spec, config), ";\n",                         //
-      "static_assert(Body::kThreads == ", kernel.block_threads, ");\n",       //
-      "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n",  //
-      config.cluster > 1 ? absl::StrCat("__cluster_dims__(", config.cluster, ", 1, 1)\n") : "",
-      kernel.entry, ParametersAndBody(spec, config.body));
+  return absl::StrCat("// ", few ? SpecText(spec) : SharedSpecText(spec, config.body), "\n",  //
+                      "#include \"prelude.cuh\"\n",                                           //
+                      IsE4m3Product(spec) ? "#include \"hopper.cuh\"\n" : "",                 //
+                      spec.act == LinearAct::kNone ? "" : "#include \"math.cuh\"\n",          //
+                      CommonText(spec, kernel),                                               //
+                      few ? FewText(spec) : ManyText(spec, config),                           //
+                      "using Body = ", BodyType(spec, config), ";\n",                         //
+                      "static_assert(Body::kThreads == ", kernel.block_threads, ");\n",       //
+                      "extern \"C\" __global__ void __launch_bounds__(Body::kThreads, 1)\n",  //
+                      kernel.entry, ParametersAndBody(spec, config.body));
 }
 
 std::string CudaDequantizeSource(const LinearSpec& spec) {

@@ -1,9 +1,8 @@
 // Runs the CUDA kernels' own source on the CPU: the functions of codegen/cuda/kernels/prelude.cuh
 // again, over fibers. Include this, then a kernel's .cuh inside a namespace with its constants.
 //
-// Every thread of a block is a fiber; blocks run one after another, those of a cluster together.
-// What a wrong kernel could get away with is made to fail: fibers run in a random order between
-// synchronisations, and blocks of a cluster at random speeds; an asynchronous
+// Every thread of a block is a fiber; blocks run one after another. What a wrong kernel could get
+// away with is made to fail: fibers run in a random order between synchronisations; an asynchronous
 // copy lands at a random time, at once or as late as its group allows; shared memory begins as
 // NaNs; what the prior grid writes may not be copied before WaitForPriorGrid; products of
 // warpgroups read shared memory as it was when last fenced, and all threads of a warpgroup have to
@@ -111,14 +110,6 @@ struct Warpgroup {
   std::vector<std::vector<uint64_t>> operations;
 };
 
-// Blocks that run together.
-struct Block;
-struct Cluster {
-  std::vector<std::unique_ptr<Block>> blocks;
-  Counter meetings;  // of threads
-  testing::Random random{uint64_t{0}};
-};
-
 struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
@@ -131,15 +122,12 @@ struct Block {
   size_t shared_bytes = 0;
   std::vector<uint8_t> fenced;  // shared memory as products of warpgroups see it
   Index block, grid;
-  bool finished = false;
-  Cluster* cluster = nullptr;
   const uint8_t* prior_begin = nullptr;  // what the prior grid writes
   const uint8_t* prior_end = nullptr;
   const std::vector<Memory>* global = nullptr;
   testing::Random random{uint64_t{0}};
   ucontext_t scheduler;
   Fiber* current = nullptr;
-  int slow_warp = 0;
   std::function<void()> kernel;
 };
 
@@ -172,13 +160,11 @@ struct Launch {
   size_t prior_bytes = 0;
   uint64_t seed = 0;
   std::vector<Memory> global = {};
-  int cluster = 1;  // blocks of one; divides the grid
 };
 
-inline std::unique_ptr<Block> MakeBlock(const Launch& launch, int index,
-                                        const std::function<void()>& kernel) {
-  auto made = std::make_unique<Block>();
-  Block& state = *made;
+inline void RunBlock(const Launch& launch, int index, const std::function<void()>& kernel) {
+  Block state;
+  block = &state;
   state.kernel = kernel;
   state.block.x = static_cast<unsigned>(index);
   state.grid.x = static_cast<unsigned>(launch.grid);
@@ -203,96 +189,66 @@ inline std::unique_ptr<Block> MakeBlock(const Launch& launch, int index,
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, RunFiber, 0);
   }
-  return made;
-}
-
-// One of the copies under way lands, or each fiber that can runs until it waits. False if there is
-// nothing of both.
-inline bool RunTurn(Block& state) {
+  const int warp_count = launch.threads / kWarpThreads;
+  int slow_warp = 0;
   std::vector<Fiber*> order;
-  bool all_finished = true;
-  for (const auto& fiber : state.fibers) {
-    all_finished &= fiber->finished;
-    if (fiber->finished) continue;
-    if (fiber->waits_for == nullptr || fiber->waits_for->value >= fiber->waits_until) {
-      order.push_back(fiber.get());
-    }
-  }
-  state.current = nullptr;
-  if (all_finished) {
-    if (!state.late.empty()) Fail("copies are under way at the end");
+  for (;;) {
+    order.clear();
+    bool all_finished = true;
     for (const auto& fiber : state.fibers) {
-      const Warpgroup& group = state.warpgroups[fiber->thread / kWarpgroupThreads];
-      if (fiber->warpgroup_operations == group.operations.size()) continue;
-      state.current = fiber.get();
-      Fail("others of its warpgroup ran further products");
+      all_finished &= fiber->finished;
+      if (fiber->finished) continue;
+      if (fiber->waits_for == nullptr || fiber->waits_for->value >= fiber->waits_until) {
+        order.push_back(fiber.get());
+      }
     }
-    state.finished = true;
-    return true;
-  }
-  if (!state.late.empty() && (order.empty() || state.random.Chance(4))) {
-    std::swap(state.late.back(), state.late[static_cast<size_t>(
-                                     state.random.Below(static_cast<int64_t>(state.late.size())))]);
-    const std::function<void()> action = std::move(state.late.back());
-    state.late.pop_back();
-    action();
-    return true;
-  }
-  if (order.empty()) return false;
-  for (size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1],
-              order[static_cast<size_t>(state.random.Below(static_cast<int64_t>(i)))]);
-  }
-  // One warp, another now and then, runs only when no other can: the others get as far ahead of it
-  // as synchronisation lets them.
-  if (state.random.Chance(16)) {
-    state.slow_warp =
-        static_cast<int>(state.random.Below(static_cast<int64_t>(state.warps.size())));
-  }
-  bool any_fast = false;
-  for (const Fiber* fiber : order) any_fast |= fiber->thread / kWarpThreads != state.slow_warp;
-  for (Fiber* fiber : order) {
-    if (any_fast && fiber->thread / kWarpThreads == state.slow_warp) continue;
-    state.current = fiber;
-    swapcontext(&state.scheduler, &fiber->context);
-  }
-  return true;
-}
-
-// Block `first` and those that run together with it.
-inline void RunCluster(const Launch& launch, int first, const std::function<void()>& kernel) {
-  Cluster cluster;
-  cluster.random = testing::Random(launch.seed * 1000033 + static_cast<uint64_t>(first));
-  for (int rank = 0; rank < launch.cluster; ++rank) {
-    cluster.blocks.push_back(MakeBlock(launch, first + rank, kernel));
-    cluster.blocks.back()->cluster = &cluster;
-  }
-  // Now and then another block is the only one that runs, as long as it can.
-  const auto blocks = static_cast<int64_t>(cluster.blocks.size());
-  int64_t running = 0, finished = 0, stuck = 0;
-  while (finished < blocks) {
-    if (cluster.random.Chance(64)) running = cluster.random.Below(blocks);
-    block = cluster.blocks[static_cast<size_t>(running)].get();
-    if (!block->finished && RunTurn(*block)) {
-      stuck = 0;
-      finished += block->finished ? 1 : 0;
+    if (all_finished) {
+      if (!state.late.empty()) Fail("copies are under way at the end");
+      for (const auto& fiber : state.fibers) {
+        const Warpgroup& group = state.warpgroups[fiber->thread / kWarpgroupThreads];
+        if (fiber->warpgroup_operations == group.operations.size()) continue;
+        state.current = fiber.get();
+        Fail("others of its warpgroup ran further products");
+      }
+      break;
+    }
+    state.current = nullptr;
+    if (!state.late.empty() && (order.empty() || state.random.Chance(4))) {
+      std::swap(state.late.back(), state.late[static_cast<size_t>(state.random.Below(
+                                       static_cast<int64_t>(state.late.size())))]);
+      const std::function<void()> action = std::move(state.late.back());
+      state.late.pop_back();
+      action();
       continue;
     }
-    if (++stuck > blocks) Fail("deadlock");
-    running = (running + 1) % blocks;
+    if (order.empty()) Fail("deadlock");
+    for (size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1],
+                order[static_cast<size_t>(state.random.Below(static_cast<int64_t>(i)))]);
+    }
+    // One warp, another now and then, runs only when no other can: the others get as far ahead of
+    // it as synchronisation lets them.
+    if (state.random.Chance(16)) slow_warp = static_cast<int>(state.random.Below(warp_count));
+    bool any_fast = false;
+    for (const Fiber* fiber : order) any_fast |= fiber->thread / kWarpThreads != slow_warp;
+    for (Fiber* fiber : order) {
+      if (any_fast && fiber->thread / kWarpThreads == slow_warp) continue;
+      state.current = fiber;
+      swapcontext(&state.scheduler, &fiber->context);
+    }
   }
   block = nullptr;
 }
 
-// Runs `kernel` as a grid; clusters in a random order.
+// Runs `kernel` as a grid; blocks in a random order.
 inline void RunGrid(const Launch& launch, const std::function<void()>& kernel) {
   std::vector<int> order;
-  for (int i = 0; i < launch.grid; i += launch.cluster) order.push_back(i);
+  for (int i = 0; i < launch.grid; ++i) order.push_back(i);
   testing::Random random(launch.seed);
   for (size_t i = order.size(); i > 1; --i) {
     std::swap(order[i - 1], order[static_cast<size_t>(random.Below(static_cast<int64_t>(i)))]);
   }
-  for (int first : order) RunCluster(launch, first, kernel);
+  for (int index : order) RunBlock(launch, index, kernel);
 }
 
 inline Index ThreadIndex() { return {static_cast<unsigned>(block->current->thread)}; }

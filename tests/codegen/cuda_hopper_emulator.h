@@ -30,24 +30,6 @@ inline void InitBarrier(uint32_t address, int arrivals) {
   block->phase_barriers[address] = {arrivals, arrivals, 0, {}};
 }
 inline void FenceBarriers() {}
-inline int ClusterRank() {
-  return static_cast<int>(block->block.x % block->cluster->blocks.size());
-}
-inline void SyncCluster() {
-  Counter& meetings = block->cluster->meetings;
-  const uint64_t count = block->fibers.size() * block->cluster->blocks.size();
-  const uint64_t full = (meetings.value / count + 1) * count;
-  ++meetings.value;
-  WaitUntil(meetings, full);
-}
-// As what block `rank` of the cluster does.
-inline void AsBlock(int rank, const std::function<void()>& action) {
-  Block* here = block;
-  block = here->cluster->blocks[static_cast<size_t>(rank)].get();
-  if (block->finished) Fail("has ended, and others of its cluster reach for its shared memory");
-  action();
-  block = here;
-}
 inline void Arrive(uint32_t address) {
   PhaseBarrier& barrier = BarrierAt(address);
   if (barrier.pending_arrivals-- == 0) Fail("more arrivals than the barrier counts");
@@ -63,10 +45,6 @@ inline void WaitForPhase(uint32_t address, int parity) {
 }
 inline bool PhaseHasEnded(uint32_t address, int parity) {
   return static_cast<int>(BarrierAt(address).phases.value % 2) != parity;
-}
-
-inline void ArriveAt(uint32_t address, int rank) {
-  AsBlock(rank, [=] { Arrive(address); });
 }
 
 // A matrix of 16-bit elements, rows of `columns` one after another, and a box of 64 columns, or of
@@ -105,26 +83,17 @@ inline void LandBytes(uint32_t address, int64_t bytes) {
   barrier.pending_bytes -= static_cast<int>(bytes);
   EndPhases(barrier);
 }
-inline void LandBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
-  for (int r = 0; r < map.box_rows; ++r) {
-    for (int c = 0; c < 64; c += 8) {
-      LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c, row + r);
-    }
-  }
-  LandBytes(barrier, map.box_rows * 128);
-}
 template <bool kOnce = false>
 inline void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
   CheckBox(to, map);
-  block->late.push_back([=] { LandBox(to, map, column, row, barrier); });
-}
-template <int kBlocks>
-inline void CopyBoxToAll(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
-  CheckBox(to, map);
-  if (block->cluster->blocks.size() != kBlocks) Fail("cluster is of another size");
-  for (int rank = 0; rank < kBlocks; ++rank) {
-    AsBlock(rank, [=] { block->late.push_back([=] { LandBox(to, map, column, row, barrier); }); });
-  }
+  block->late.push_back([=] {
+    for (int r = 0; r < map.box_rows; ++r) {
+      for (int c = 0; c < 64; c += 8) {
+        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c, row + r);
+      }
+    }
+    LandBytes(barrier, map.box_rows * 128);
+  });
 }
 inline void CopyBlocks(uint32_t to, const TensorMap& map, int column, int row, int block_at,
                        uint32_t barrier) {

@@ -69,50 +69,5 @@ TEST(CudaHopperEmulatorTest, AllThreadsOfAWarpgroupRunTheSame) {
   EXPECT_DEATH(Sums(Mistake::kFewerProducts), "threads of a warpgroup run different products");
 }
 
-enum class Meeting { kBoth, kNotAtBegin, kNotAtEnd };
-
-// Each of two blocks copies one row of a matrix to both.
-void Share(const TensorMap& map, std::vector<float>* y, Meeting meeting) {
-  constexpr uint32_t kTo = kSharedBegin, kBarrier = kSharedBegin + 16 * 128;
-  const int thread = static_cast<int>(ThreadIndex().x), rank = ClusterRank();
-  if (thread == 0) InitBarrier(kBarrier, 1);
-  if (meeting == Meeting::kNotAtBegin) {
-    SyncBlock();
-  } else {
-    SyncCluster();
-  }
-  if (thread == 0) {
-    ArriveExpecting(kBarrier, 2 * 8 * 128);
-    CopyBoxToAll<2>(kTo + static_cast<uint32_t>(rank) * 1024, map, 0, rank, kBarrier);
-  }
-  if (rank == 0 || meeting == Meeting::kBoth) WaitForPhase(kBarrier, 0);
-  if (thread < 2) {
-    Bf16 first;
-    std::memcpy(&first, At(kTo + static_cast<uint32_t>(thread) * 1024), 2);
-    (*y)[static_cast<size_t>(2 * rank + thread)] = ToFloat(first);
-  }
-  if (meeting != Meeting::kNotAtEnd) SyncCluster();
-}
-
-std::vector<float> Shared(Meeting meeting) {
-  std::vector<Bf16> rows(size_t{2} * 64);
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = FromFloat<Bf16>(i < 64 ? 3 : 5);
-  const TensorMap map{rows.data(), 2, 64, 8};
-  std::vector<float> y(4);
-  Launch launch;
-  launch.grid = launch.cluster = 2;
-  launch.shared_bytes = 17 * 128;
-  for (launch.seed = 0; launch.seed < 8; ++launch.seed) {
-    RunGrid(launch, [&] { Share(map, &y, meeting); });
-  }
-  return y;
-}
-
-TEST(CudaHopperEmulatorTest, BlocksOfAClusterReachEachOther) {
-  EXPECT_EQ(Shared(Meeting::kBoth), (std::vector<float>{3, 5, 3, 5}));
-  EXPECT_DEATH(Shared(Meeting::kNotAtBegin), "no barrier there");
-  EXPECT_DEATH(Shared(Meeting::kNotAtEnd), "copies are under way at the end|has ended");
-}
-
 }  // namespace
 }  // namespace quire::emulated

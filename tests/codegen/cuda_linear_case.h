@@ -70,9 +70,8 @@ struct Case {
   // Runs a body on `grid` blocks, twice over one workspace.
   template <typename Operands>
   void Run(int grid, int whole_tiles, int threads, size_t shared_bytes,
-           const std::function<void(const Operands&)>& body, int first_row = 0,
-           int cluster = 1) const {
-    const int64_t tiles = int64_t{(kN + 127) / 128 + 1} * ((rows + 15) / 16);
+           const std::function<void(const Operands&)>& body, int first_row = 0) const {
+    const int64_t tiles = int64_t{(kN + 127) / 128} * ((rows + 15) / 16);
     std::vector<float> workspace(static_cast<size_t>(256 + tiles * 4 * 128 * 128), 0.0f);
     for (uint64_t seed : {1u, 2u}) {
       std::vector<Output> y(static_cast<size_t>(rows) * kN, FromFloat<Output>(-77));
@@ -87,8 +86,7 @@ struct Case {
                         kN,
                         kK,
                         first_row};
-      const Launch launch{grid, threads, shared_bytes, x.data(), x.size() * sizeof(Element),
-                          seed, {},      cluster};
+      const Launch launch{grid, threads, shared_bytes, x.data(), x.size() * sizeof(Element), seed};
       RunGrid(launch, [&] { body(operands); });
       for (int row = first_row; row < rows; ++row) {
         for (int n = 0; n < kN; ++n) {

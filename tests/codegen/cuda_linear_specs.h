@@ -52,8 +52,7 @@ inline std::string Describe(const std::vector<CudaLinearKernel>& kernels) {
     const CudaLinearConfig& config = kernel.config;
     absl::StrAppend(&text, text.empty() ? "" : ", ");
     if (config.body == CudaLinearConfig::kWarpgroup) {
-      absl::StrAppend(&text, config.aside ? "aside " : "warpgroup ", config.tile_rows, "/",
-                      config.stages);
+      absl::StrAppend(&text, "warpgroup ", config.tile_rows, "/", config.stages);
     } else if (config.body == CudaLinearConfig::kNarrow) {
       absl::StrAppend(&text, "narrow ", config.rows, "x", config.tile_rows, "/", config.stages);
     } else {

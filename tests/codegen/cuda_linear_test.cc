@@ -134,7 +134,7 @@ TEST(CudaLinearTest, NarrowTilesGoRoundOnce) {
 // x of few rows stays in shared memory beside the ring: long k leave room for fewer rows, then
 // none.
 TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
-  const std::string acting = ", aside 192/4";
+  const std::string acting = ", warpgroup 192/5";
   const std::string many = ", warpgroup 128/6, warpgroup 192/5, warpgroup 256/4";
   const std::string rest =
       "narrow 16x96/15, narrow 32x96/13, narrow 64x96/10, warpgroup 96/7" + many;
@@ -261,32 +261,6 @@ TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
     EXPECT_EQ(CudaLinearTiles(spec, kernel, c.rows), c.tiles);
     EXPECT_EQ(PlanCudaLinear(spec, kernel, c.rows, 132).whole_tiles, c.whole_tiles)
         << c.n << " " << c.k << " " << c.rows;
-  }
-}
-
-// Tiles, whole ones, pieces and the grid are multiples of a cluster.
-TEST(CudaLinearTest, ClustersAreWhole) {
-  const struct {
-    int64_t n, rows;
-    int cluster, multiprocessors, box_rows, grid;
-    int64_t tiles, whole_tiles;
-  } cases[] = {
-      {4096, 128, 2, 132, 64, 128, 64, 0},      // 128 halves
-      {4160, 100, 2, 133, 56, 132, 66, 0},      // 65 tiles, one behind the weight: halves
-      {4160, 128, 4, 134, 32, 68, 68, 68},      //
-      {12288, 300, 2, 133, 64, 132, 576, 528},  // four rounds, and 96 halves
-  };
-  for (const auto& c : cases) {
-    const LinearSpec spec = Spec(c.n, 4096);
-    CudaLinearConfig config{CudaLinearConfig::kWarpgroup, 128, 2, 8, 64};
-    config.cluster = c.cluster;
-    const CudaLinearKernel kernel = MakeCudaLinearKernel(spec, config);
-    EXPECT_THAT(kernel.source, HasSubstr(absl::StrCat("__cluster_dims__(", c.cluster, ", 1, 1)")));
-    EXPECT_EQ(CudaLinearBoxRows(config, c.rows), c.box_rows) << c.n;
-    EXPECT_EQ(CudaLinearTiles(spec, kernel, c.rows), c.tiles) << c.n;
-    const CudaLinearLaunch launch = PlanCudaLinear(spec, kernel, c.rows, c.multiprocessors);
-    EXPECT_EQ(launch.grid, c.grid) << c.n;
-    EXPECT_EQ(launch.whole_tiles, c.whole_tiles) << c.n;
   }
 }
 

@@ -43,24 +43,9 @@ constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
 constexpr bool kHasAct = true, kGated = true;
 inline float Act(float x) { return x + 1; }
-#include <linear_aside.cuh>
 #include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace gated
-#include "tests/codegen/forget_linear_kernels.h"
-
-namespace acting {
-using Element = Bf16;
-using Output = F16;
-constexpr int kN = 264, kK = 256, kGrain = 16;
-constexpr bool kHasBias = true, kHasResidual = false, kWeightIsWritten = false;
-constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
-QUIRE_DERIVED
-constexpr bool kHasAct = true, kGated = false;
-inline float Act(float x) { return x + 1; }
-#include <linear_aside.cuh>
-#include <linear_warpgroup.cuh>
-}  // namespace acting
 #include "tests/codegen/forget_linear_kernels.h"
 
 namespace blocks_of_256 {
@@ -78,24 +63,20 @@ QUIRE_NO_ACT
 namespace {
 
 // Rows of x's boxes of a body with tiles of `tokens`.
-int BoxRows(int rows, int tokens, int cluster = 1) {
+int BoxRows(int rows, int tokens) {
   CudaLinearConfig config;
   config.rows = tokens;
-  config.cluster = cluster;
   return CudaLinearBoxRows(config, rows);
 }
 
 template <typename Body, typename Operands, typename TestCase>
-void RunTiles(const TestCase& c, int grid, int tile_rows, int cluster = 1) {
-  const TensorMap x{c.x.data(), c.rows, c.k(), BoxRows(c.rows, 128, cluster)};
+void RunTiles(const TestCase& c, int grid, int tile_rows) {
+  const TensorMap x{c.x.data(), c.rows, c.k(), BoxRows(c.rows, 128)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
-  const int cluster_rows = cluster * tile_rows;
-  const int clusters = (c.rows + 127) / 128 * ((c.n() + cluster_rows - 1) / cluster_rows);
+  const int tiles = (c.rows + 127) / 128 * ((c.n() + tile_rows - 1) / tile_rows);
   // Whole tiles, and others that are cut, where they can be.
-  const int whole = Body::kCuts ? clusters / 2 : clusters;
-  c.template Run<Operands>(
-      grid, whole * cluster, Body::kThreads, Body::kUsedBytes,
-      [&](const Operands& operands) { Body::Run(operands, x, weight); }, 0, cluster);
+  c.template Run<Operands>(grid, Body::kCuts ? tiles / 2 : tiles, Body::kThreads, Body::kUsedBytes,
+                           [&](const Operands& operands) { Body::Run(operands, x, weight); });
 }
 
 template <typename Body, typename Operands, typename TestCase>
@@ -140,24 +121,6 @@ TEST(CudaLinearWarpgroupEmulatedTest, StoresLines) {
   RunTiles<lines::LinearWarpgroup<256, 3, false>, Operands>(TestCase{131}, 1, 256);
 }
 
-// kN = 205 is of 4 tiles of 64 rows, 3 of 96 and 2 of 128 and 192: of the odd ones the last is of
-// nothing.
-TEST(CudaLinearWarpgroupEmulatedTest, ClustersShareRowsOfX) {
-  {
-    QUIRE_CASE(one_stage_a_part);
-    RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false, 2>, Operands>(TestCase{131}, 2, 64, 2);
-    RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false, 4>, Operands>(TestCase{70}, 4, 64, 4);
-    RunTiles<one_stage_a_part::LinearWarpgroup<96, 3, false, 2>, Operands>(TestCase{11}, 4, 96, 2);
-    RunTiles<one_stage_a_part::LinearWarpgroup<192, 5, true, 2>, Operands>(TestCase{131}, 2, 192,
-                                                                           2);
-    RunTiles<one_stage_a_part::LinearWarpgroup<256, 4, false, 2>, Operands>(TestCase{300}, 4, 256,
-                                                                            2);
-  }
-  QUIRE_CASE(blocks_of_256);
-  RunTiles<blocks_of_256::LinearWarpgroup<128, 4, false, 2>, Operands>(
-      TestCase{70, blocks_of_256::kGrain}, 2, 128, 2);
-}
-
 TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
   {
     QUIRE_CASE(one_stage_a_part);
@@ -174,22 +137,21 @@ TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {
 // act(a) * b, each rounded; tiles of one and of two warpgroups, whose last rows are not the
 // linear's.
 template <typename Body>
-void RunGated(int rows, int tokens, int tile_rows, size_t shared_bytes, int grid, int cluster = 1) {
+void RunGated(int rows, int tokens, int tile_rows, size_t shared_bytes, int grid) {
   using TestCase = Case<Bf16, Bf16, 2 * gated::kN, gated::kK, true, false>;
   const TestCase c{rows};
-  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, tokens, cluster)};
+  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, tokens)};
   const TensorMap weight{c.weight.data(), c.n(), c.k(), tile_rows};
-  const int row_tiles = (c.n() + tile_rows * cluster - 1) / (tile_rows * cluster) * cluster;
-  const int tiles = (rows + tokens - 1) / tokens * row_tiles;
+  const int tiles = (rows + tokens - 1) / tokens * ((c.n() + tile_rows - 1) / tile_rows);
   std::vector<float> workspace(256 + static_cast<size_t>(tiles) * 4 * 256 * 64, 0.0f);
-  for (int whole : {tiles, tile_rows <= 192 ? tiles / cluster / 2 * cluster : tiles}) {
+  for (int whole : {tiles, tile_rows <= 192 ? tiles / 2 : tiles}) {
     std::vector<Bf16> y(static_cast<size_t>(rows) * gated::kN, FromFloat<Bf16>(-77));
     const gated::LinearOperands operands{
         nullptr, nullptr,  c.bias.data(),
         nullptr, y.data(), reinterpret_cast<uint8_t*>(workspace.data()),
         rows,    whole,    c.n(),
         c.k()};
-    RunGrid({grid, Body::kThreads, shared_bytes, c.x.data(), c.x.size() * 2, 1, {}, cluster},
+    RunGrid({grid, Body::kThreads, shared_bytes, c.x.data(), c.x.size() * 2, 1},
             [&] { Body::Run(operands, x, weight); });
     for (int row = 0; row < rows; ++row) {
       for (int n = 0; n < gated::kN; ++n) {
@@ -215,44 +177,6 @@ TEST(CudaLinearWarpgroupEmulatedTest, ManyRowsAndGated) {
   RunGated<Short>(131, 128, 64, Short::kUsedBytes, 3);
   RunGated<Chained>(131, 128, 192, Chained::kUsedBytes, 2);
   RunGated<Wide>(70, 128, 256, Wide::kUsedBytes, 1);
-}
-
-// Threads of their own have the activation, of whole tiles, and of cut ones that this block, or
-// another, finishes.
-TEST(CudaLinearWarpgroupEmulatedTest, ActivationsAside) {
-  using Gated = gated::LinearAside<192, 3, true>;
-  using Pair = gated::LinearAside<192, 3, false, 2>;
-  RunGated<Gated>(131, 128, 192, Gated::kUsedBytes, 1);
-  RunGated<Gated>(300, 128, 192, Gated::kUsedBytes, 4);
-  RunGated<Pair>(131, 128, 192, Pair::kUsedBytes, 2, 2);
-
-  using Plain = acting::LinearAside<192, 4, true>;
-  using TestCase = Case<Bf16, F16, acting::kN, acting::kK, true, false>;
-  const int rows = 131, tiles = 2 * 2;
-  const TestCase c{rows};
-  const TensorMap x{c.x.data(), rows, c.k(), BoxRows(rows, 128)};
-  const TensorMap weight{c.weight.data(), c.n(), c.k(), 192};
-  std::vector<float> workspace(256 + size_t{tiles} * 4 * 256 * 64, 0.0f);
-  for (int whole : {tiles, tiles / 2}) {
-    for (int grid : {1, 3}) {
-      std::vector<F16> y(size_t{rows} * acting::kN, FromFloat<F16>(-77));
-      const acting::LinearOperands operands{
-          nullptr, nullptr,  c.bias.data(),
-          nullptr, y.data(), reinterpret_cast<uint8_t*>(workspace.data()),
-          rows,    whole,    c.n(),
-          c.k()};
-      RunGrid({grid, Plain::kThreads, Plain::kUsedBytes, c.x.data(), c.x.size() * 2, 1},
-              [&] { Plain::Run(operands, x, weight); });
-      for (int row = 0; row < rows; ++row) {
-        for (int n = 0; n < acting::kN; ++n) {
-          const float expected = acting::Act(ToFloat(c.Expected(row, n)));
-          ASSERT_EQ(BitsOf(y[static_cast<size_t>(row * acting::kN + n)]),
-                    BitsOf(FromFloat<F16>(expected)))
-              << "row " << row << ", n " << n << ", whole " << whole << ", grid " << grid;
-        }
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // The texts of linears, which are written for one configuration, can be included once more after
 // this: for another, in a namespace of its own. No guard: it is included between any two of them.
 #undef QUIRE_LINEAR_ACT_CUH_
-#undef QUIRE_LINEAR_ASIDE_CUH_
 #undef QUIRE_LINEAR_BLOCKS_RING_CUH_
 #undef QUIRE_LINEAR_COLUMNS_CUH_
 #undef QUIRE_LINEAR_CUH_

@@ -116,7 +116,7 @@ int CheckE4m3(const Gpu& gpu) {
     const int64_t blocks = spec.k / kScaleBlock;
     for (const int64_t row : {0, 1, 7, 8, 130, 511, 599}) {
       const Row of_x(&x[static_cast<size_t>(row * spec.k)], spec.k, columns);
-      for (int64_t n = 0; n<spec.n; n += spec.n> 1000 ? 37 : 1) {
+      for (int64_t n = 0; n < spec.n; n += spec.n > 1000 ? 37 : 1) {
         std::vector<float> scales(static_cast<size_t>(blocks));
         for (int64_t block = 0; block < blocks; ++block) {
           std::memcpy(&scales[static_cast<size_t>(block)],

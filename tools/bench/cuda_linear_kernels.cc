@@ -8,9 +8,8 @@ namespace quire::bench {
 
 std::string Name(const CudaLinearConfig& config) {
   if (config.body == CudaLinearConfig::kWarpgroup) {
-    return absl::StrCat(config.aside ? "aside" : "warpgroup", config.tile_rows, "/", config.stages,
-                        config.chained ? "c" : "",
-                        config.cluster > 1 ? absl::StrCat("x", config.cluster) : "");
+    return absl::StrCat("warpgroup", config.tile_rows, "/", config.stages,
+                        config.chained ? "c" : "");
   }
   if (config.body == CudaLinearConfig::kNarrow) {
     return absl::StrCat("narrow", config.rows, "x", config.tile_rows, "/", config.stages);
@@ -49,21 +48,6 @@ std::vector<CudaLinearConfig> OtherConfigs(const LinearSpec& spec, const CudaLim
     }
     configs.push_back(configs.back());
     configs.back().chained = true;
-    if (spec.n % 8 == 0 && spec.y != DType::kF32 && !spec.residual) {
-      for (const int cluster : {1, 2}) {
-        configs.push_back({Config::kWarpgroup, 128, 2, 4, 192});
-        configs.back().chained = configs.back().aside = true;
-        configs.back().cluster = cluster;
-      }
-    }
-    for (const int cluster : {2, 4}) {
-      for (const auto& [tile_rows, stages] : {std::pair(64, 8), std::pair(96, 7), std::pair(128, 6),
-                                              std::pair(192, 5), std::pair(256, 4)}) {
-        configs.push_back({Config::kWarpgroup, 128, 2, stages, tile_rows});
-        configs.back().chained = tile_rows == 192;
-        configs.back().cluster = cluster;
-      }
-    }
   }
   std::vector<Config> possible;
   for (Config& config : configs) {
@@ -107,8 +91,7 @@ std::vector<CudaLinearLaunch> Launches(const LinearSpec& spec, const CudaLinearK
     return {PlanCudaLinear(spec, kernel, rows, multiprocessors)};
   }
   const int64_t tiles = CudaLinearTiles(spec, kernel, rows);
-  const int64_t blocks = multiprocessors / kernel.config.cluster * kernel.config.cluster;
-  const int64_t full = tiles / blocks * blocks;
+  const int64_t full = tiles / multiprocessors * multiprocessors;
   std::vector<CudaLinearLaunch> launches;
   for (int64_t whole : {tiles, full, int64_t{0}}) {
     if (!launches.empty() && whole == launches.back().whole_tiles) continue;

@@ -257,11 +257,7 @@ struct AttentionWarpgroup {
     }
     turn.Next();
     const bool more = WaitForTile(turn, stage);
-    if (more) {
-      WaitForTurn();
-    } else {
-      SyncOwn();  // other warps have written what is read next, for nothing
-    }
+    if (more) WaitForTurn();
     AskForSums(sums, sums.p, work.stage.at, sums.opens);
     AskForScores(sums, turn.at, stage.at);  // of anything, if there is no more
     if (more) EndTurn();

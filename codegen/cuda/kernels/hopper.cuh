@@ -53,34 +53,6 @@ DEVICE bool PhaseHasEnded(uint32_t barrier, int parity) {
   return done != 0;
 }
 
-// ---- clusters: blocks that follow each other and run at the same time
-
-DEVICE int ClusterRank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-// All threads of the cluster's blocks meet. Barriers that were made and fenced before are known to
-// all; of memory nothing is promised, which would have to be waited for.
-DEVICE void SyncCluster() {
-  asm volatile(
-      "barrier.cluster.arrive.relaxed;\n"
-      "barrier.cluster.wait.acquire;" ::
-          : "memory");
-}
-// Arrives at the barrier that block `rank` of the cluster has at this address, when this thread's
-// reads have ended. (.release.cluster would be a fence of all memory each time.)
-DEVICE void ArriveAt(uint32_t barrier, int rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-      "}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
 // ---- tensor copies
 
 // A tensor in device memory and the box that one copy takes, as the driver encodes them: a
@@ -107,17 +79,6 @@ DEVICE void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-// The same box to all `kBlocks` blocks of the cluster, each at this address, and its bytes to each
-// one's barrier.
-template <int kBlocks>
-DEVICE void CopyBoxToAll(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier),
-      "h"(static_cast<uint16_t>((1 << kBlocks) - 1))
       : "memory");
 }
 // A box of some rows of each of some blocks of rows, of a map that has such (`block_rows`): from

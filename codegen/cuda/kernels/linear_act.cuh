@@ -7,14 +7,10 @@
 
 #include "linear.cuh"
 
-// The value of y, from both values of the product if gated.
-DEVICE Output ActOf(Output value, Output gated_value) {
-  const float a = Act(ToFloat(value));
-  return FromFloat<Output>(kGated ? Mul(a, ToFloat(gated_value)) : a);
-}
-// From the sums of both of its rows of the weight if gated, with their biases.
+// The value of y, from the sums of both of its rows of the weight if gated, with their biases.
 DEVICE Output FinishAct(float sum, float gated_sum) {
-  return ActOf(FromFloat<Output>(sum), FromFloat<Output>(gated_sum));
+  const float a = Act(ToFloat(FromFloat<Output>(sum)));
+  return FromFloat<Output>(kGated ? Mul(a, ToFloat(FromFloat<Output>(gated_sum))) : a);
 }
 DEVICE Output FinishAct(float sum, float bias, float gated_sum, float gated_bias) {
   if constexpr (kHasBias) {

@@ -62,7 +62,7 @@ struct LinearBlocksRing {
     WaitForPriorGrid();
     Cursor at;
     at.Begin(operands);
-    const int box_bytes = Units::BoxRows(operands) * kStageRowBytes;
+    const int box_bytes = Units::BoxBytes(operands);
     int stage = 0, round = 0;
     for (; !at.done(); at.NextStage(operands)) {
       if (round > 0) WaitForPhase(free(stage), (round - 1) & 1);

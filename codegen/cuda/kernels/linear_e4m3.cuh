@@ -177,7 +177,7 @@ struct E4m3Sums {
     if constexpr (!kRowScales) scales.Load(i);
     WaitForProducts<kPending>();
     HoldProducts(sum);
-    ring.GiveUp(turn.stage);
+    if (threadIdx.x % kWarpThreads == 0) Arrive(ring.free(turn.stage));
     turn.Next();
     scales.TakeIn(total, sum);
   }

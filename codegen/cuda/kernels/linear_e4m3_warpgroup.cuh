@@ -11,7 +11,7 @@ struct LinearE4m3Warpgroup {
   using Whole = LinearWarpgroup<kTileRows, kStages, false>;
   using Ring = typename Whole::Ring;
   using Units = typename Whole::Units;
-  static constexpr int kThreads = Whole::kThreads, kRegisters = Whole::kRegisters;
+  static constexpr int kThreads = Whole::kThreads;
 
   static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
     WaitForPriorGrid();

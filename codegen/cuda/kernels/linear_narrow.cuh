@@ -52,7 +52,7 @@ struct NarrowRing {
                          float (&sum)[kTokens / 2]) {
       ring.template Multiply<kTokens>(
           PartStages(operands.k, part), turn, begin, 0, [&](int stage) { return ring.full(stage); },
-          [&](int stage) { ring.GiveUp(stage); }, sum);
+          [&](int stage) { return ring.free(stage); }, sum);
     }
   };
 };

@@ -4,10 +4,8 @@
 // long as what is there. Rows of a stage behind them are of anything, and make rows that are not
 // stored.
 //
-// Blocks of a cluster have the same rows of x at the same time: each copies a box of them to all.
-//
-// Barriers: full: the bytes of a stage are there. free: all have read it, of all blocks of the
-//           cluster. half: some have, where a body uses it.
+// Barriers: full: the bytes of a stage are there. free: all have read it. half: some have, where a
+//           body uses it.
 // Dependent launch: the first stages of weights are asked for before the prior grid ends, x after.
 // Shared memory, in bytes from `begin`, a multiple of 1024:
 //   0              [kStages][kTokens + kTileRows rows x 128], rows swizzled, those of x first
@@ -19,11 +17,10 @@
 #include "linear_units.cuh"
 
 // `kPairs`: the weight's map is `paired`.
-template <int kTokens, int kTileRows, int kStages, bool kPairs = false, int kPieces = kParts,
-          int kCluster = 1>
+template <int kTokens, int kTileRows, int kStages, bool kPairs = false, int kPieces = kParts>
 struct LinearRing {
   static_assert(kWholeStages, "boxes do not end with a part");
-  using Units = LinearUnits<kTokens, kTileRows, kPieces, kCluster>;
+  using Units = LinearUnits<kTokens, kTileRows, kPieces>;
   using Cursor = typename Units::Cursor;
   static constexpr int kXBytes = kTokens * kStageRowBytes;
   static constexpr int kStageBytes = kXBytes + kTileRows * kStageRowBytes;
@@ -42,7 +39,7 @@ struct LinearRing {
     for (int i = 0; i < kStages; ++i) {
       InitBarrier(full(i), 1);
       InitBarrier(half(i), half_arrivals);
-      InitBarrier(free(i), kCluster * free_arrivals);
+      InitBarrier(free(i), free_arrivals);
     }
     FenceBarriers();
   }
@@ -61,32 +58,7 @@ struct LinearRing {
 
   // What has landed when a stage is full.
   static DEVICE int FullBytes(const LinearOperands& operands) {
-    return (kTileRows + kCluster * Units::BoxRows(operands)) * kStageRowBytes;
-  }
-
-  // The rows of x that this block copies: its rank in the cluster, times those of a box.
-  static DEVICE int FirstRow(int box_rows) {
-    if constexpr (kCluster == 1) return 0;
-    return ClusterRank() * box_rows;
-  }
-  // Those of a tile that begins at `token_begin`.
-  DEVICE void CopyX(int stage, const TensorMap& map, int k, int token_begin, int first_row) const {
-    const uint32_t to = x(stage) + first_row * kStageRowBytes;
-    if constexpr (kCluster == 1) {
-      CopyBox(to, map, k, token_begin, full(stage));
-    } else {
-      CopyBoxToAll<kCluster>(to, map, k, token_begin + first_row, full(stage));
-    }
-  }
-
-  // One of the stage's readers, in all lanes of a warp, has read it.
-  DEVICE void GiveUp(int stage) const {
-    const int lane = threadIdx.x % kWarpThreads;
-    if constexpr (kCluster == 1) {
-      if (lane == 0) Arrive(free(stage));
-    } else {
-      if (lane < kCluster) ArriveAt(free(stage), lane);
-    }
+    return kTileRows * kStageRowBytes + Units::BoxBytes(operands);
   }
 
   template <bool kOnce>
@@ -110,15 +82,18 @@ struct LinearRing {
 
   // One warpgroup's products of a part of `stages` stages, from zero: of the 64 rows that begin at
   // byte `a` of a stage and the kColumns rows from byte `b` on. A stage is waited for at
-  // wait(stage)'s barrier, and given up by give_up(stage).
-  template <int kColumns, typename Wait, typename GiveUp>
+  // wait(stage)'s barrier, and given up at release(stage)'s.
+  template <int kColumns, typename Wait, typename Release>
   DEVICE void Multiply(int stages, Turn& turn, int a, int b, const Wait& wait,
-                       const GiveUp& give_up, float (&sum)[kColumns / 2]) const {
+                       const Release& release, float (&sum)[kColumns / 2]) const {
     // Zeros, though no product reads them: else registers would be kept for `sum` from where it was
     // last to here.
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
     if (stages == 0) return;
+    const auto give_up = [&](int stage) {
+      if (threadIdx.x % kWarpThreads == 0) Arrive(release(stage));
+    };
     int before = 0;
     for (int i = 0; i < stages; ++i) {
       WaitForPhase(wait(turn.stage), turn.parity);
@@ -141,13 +116,12 @@ struct LinearRing {
     give_up(before);
   }
 
-  // Where rows of x come from: of the first stages it is where this block's come to, until they do.
+  // Where rows of x come from: of the first stages it is where they come to, until they do.
   struct alignas(8) XNote {
     int k, token_begin;
   };
-  static DEVICE XNote& NoteOf(int stage, int first_row) {
-    return *reinterpret_cast<XNote*>(SharedMemory() + stage * kStageBytes +
-                                     first_row * kStageRowBytes);
+  static DEVICE XNote& NoteOf(int stage) {
+    return *reinterpret_cast<XNote*>(SharedMemory() + stage * kStageBytes);
   }
 
   // One thread: keeps the ring full.
@@ -155,7 +129,6 @@ struct LinearRing {
                       const TensorMap& weight_map) const {
     WaitForWeight();
     const int full_bytes = FullBytes(operands);
-    const int first_row = FirstRow(Units::BoxRows(operands));
     Cursor at;
     at.Rewind(operands);
     int first = 0;
@@ -163,22 +136,22 @@ struct LinearRing {
     for (; first < kStages && at.Next(operands); ++first) {
       ArriveExpecting(full(first), full_bytes);
       CopyWeight(operands, first, weight_map, at);
-      NoteOf(first, first_row) = {at.k, at.token_begin};
+      NoteOf(first) = {at.k, at.token_begin};
     }
     AllowNextGrid();
     FenceShared();
     WaitForPriorGrid();
 #pragma unroll 1
     for (int i = 0; i < first; ++i) {
-      const XNote note = NoteOf(i, first_row);
-      CopyX(i, x_map, note.k, note.token_begin, first_row);
+      const XNote note = NoteOf(i);
+      CopyBox(x(i), x_map, note.k, note.token_begin, full(i));
     }
 #pragma unroll 1
     for (Turn turn; at.Next(operands); turn.Next()) {
       WaitForPhase(free(turn.stage), turn.parity);
       ArriveExpecting(full(turn.stage), full_bytes);
       CopyWeight(operands, turn.stage, weight_map, at);
-      CopyX(turn.stage, x_map, at.k, at.token_begin, first_row);
+      CopyBox(x(turn.stage), x_map, at.k, at.token_begin, full(turn.stage));
     }
   }
 };

@@ -5,10 +5,6 @@
 // all blocks. Blocks take units at the stride of the grid. Tiles run down bands of kBandTiles tiles
 // of x, so that the blocks at work share rows of both operands in L2.
 //
-// kCluster tiles that follow each other are of the same rows of x, and the blocks of a cluster have
-// the same piece of them at the same time: whole_tiles and the grid are multiples of kCluster. The
-// last of them may be behind the weight: its rows are zeros, and are not stored.
-//
 // Constants expected, beside those of linear.cuh: kStoresEights, whether n is a multiple of 8, so
 // that rows of y begin at multiples of 16 bytes; kArrivalBytes.
 #ifndef QUIRE_LINEAR_UNITS_CUH_
@@ -16,24 +12,20 @@
 
 #include "linear.cuh"
 
-template <int kTokens, int kTileRows, int kPieces = kParts, int kCluster = 1>
+template <int kTokens, int kTileRows, int kPieces = kParts>
 struct LinearUnits {
   static_assert(kParts % kPieces == 0);
   static constexpr int kPieceParts = kParts / kPieces;
   static constexpr int kBandTiles = 2048 / kTokens;
 
-  static constexpr int kClusterRows = kCluster * kTileRows;
-
-  // In clusters.
   static DEVICE int RowTiles(const LinearOperands& operands) {
-    return (operands.n + kClusterRows - 1) / kClusterRows;
+    return (operands.n + kTileRows - 1) / kTileRows;
   }
 
-  // Of a box of x, of which a tile has one for each block of the cluster: where there are fewer rows
-  // than tiles have, no more than there are, in eights.
-  static DEVICE int BoxRows(const LinearOperands& operands) {
-    constexpr int kRows = 8 * kCluster;
-    return operands.rows < kTokens ? (operands.rows + kRows - 1) / kRows * 8 : kTokens / kCluster;
+  // Of a box of x: where there are fewer rows than tiles have, no more than there are.
+  static DEVICE int BoxBytes(const LinearOperands& operands) {
+    const int tokens = operands.rows < kTokens ? (operands.rows + 7) / 8 * 8 : kTokens;
+    return tokens * kStageRowBytes;
   }
 
   // Where a tile begins.
@@ -42,18 +34,18 @@ struct LinearUnits {
 
     DEVICE Place(const LinearOperands& operands, int tile) {
       const int token_tiles = (operands.rows + kTokens - 1) / kTokens;
-      const int row_tiles = RowTiles(operands), cluster = tile / kCluster;
-      const int band = cluster / (kBandTiles * row_tiles);
-      const int in_band = cluster - band * (kBandTiles * row_tiles);
+      const int row_tiles = RowTiles(operands);
+      const int band = tile / (kBandTiles * row_tiles);
+      const int in_band = tile - band * (kBandTiles * row_tiles);
       const int left = token_tiles - band * kBandTiles;
       const int width = left < kBandTiles ? left : kBandTiles;
-      row_begin = in_band / width * kClusterRows + tile % kCluster * kTileRows;
+      row_begin = in_band / width * kTileRows;
       token_begin = (band * kBandTiles + in_band % width) * kTokens;
     }
   };
 
   static DEVICE int Count(const LinearOperands& operands) {
-    const int tiles = (operands.rows + kTokens - 1) / kTokens * RowTiles(operands) * kCluster;
+    const int tiles = (operands.rows + kTokens - 1) / kTokens * RowTiles(operands);
     return operands.whole_tiles + (tiles - operands.whole_tiles) * kPieces;
   }
 
@@ -65,13 +57,10 @@ struct LinearUnits {
         : number(unit), whole_tiles(operands.whole_tiles) {}
     DEVICE bool whole() const { return number < whole_tiles; }
     // Its tile's number among those that are cut.
-    DEVICE int cut_tile() const {
-      const int unit = number - whole_tiles;
-      return unit / (kCluster * kPieces) * kCluster + unit % kCluster;
-    }
+    DEVICE int cut_tile() const { return (number - whole_tiles) / kPieces; }
     DEVICE int tile() const { return whole() ? number : whole_tiles + cut_tile(); }
     DEVICE int first_part() const {
-      return whole() ? 0 : (number - whole_tiles) / kCluster % kPieces * kPieceParts;
+      return whole() ? 0 : (number - whole_tiles) % kPieces * kPieceParts;
     }
     DEVICE int end_part() const { return whole() ? kParts : first_part() + kPieceParts; }
   };

@@ -4,8 +4,7 @@
 //
 // Template:  kStages stages; kChained: the second warpgroup gets a stage when the first is done
 //            with it, which keeps them apart, so that one adds to its totals while the other
-//            multiplies. kCluster: blocks that share rows of x (linear_units.cuh), so that L2 gives
-//            these once to all.
+//            multiplies.
 // Work:      in units (linear_units.cuh), a tile or half of its K. Warpgroup 0 copies; 1 and 2 have
 //            64 rows of x each.
 // Ring:      linear_ring.cuh; half: the first warpgroup has read a stage (chained).
@@ -22,19 +21,24 @@
 // Measured:  on an H200, shares of cuBLAS's speed: 256 rows of the weight 0.93 to 0.98 at 4096 rows
 //            of x and more where they fill the rounds, 192 (chained) 0.93 to 0.95; 128 the better
 //            one for few tiles; 64 and 96 for up to 128 rows of x. 256 chained take 1.4% less time
-//            after rests, but up to 8% more back to back, where power is short.
+//            after rests, but up to 8% more back to back, where power is short. No gain: clusters of
+//            two and four blocks that share rows of x by multicast (0.99 to 1.04 of the time from 128
+//            to 16384 rows, and 1.3 where they arrive at each other's barriers by .release.cluster,
+//            which is a fence of all memory); a further warpgroup that stores, or has activations,
+//            while the next tile's products run (1.06 to 1.2: its warps share the issue slots, and
+//            its buffer takes a stage).
 #ifndef QUIRE_LINEAR_WARPGROUP_CUH_
 #define QUIRE_LINEAR_WARPGROUP_CUH_
 
 #include "linear_act.cuh"
 #include "linear_ring.cuh"
 
-template <int kTileRows, int kStages, bool kChained, int kCluster = 1>
+template <int kTileRows, int kStages, bool kChained>
 struct LinearWarpgroup {
   static constexpr int kTokens = 128, kPieces = 2;
   static constexpr int kConsumers = 2, kGroupTokens = kTokens / kConsumers;
-  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads, kRegisters = 240;
-  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated, kPieces, kCluster>;
+  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
+  using Ring = LinearRing<kTokens, kTileRows, kStages, kGated, kPieces>;
   using Units = typename Ring::Units;
   using Turn = typename Ring::Turn;
   static constexpr int kFlagsAt = Ring::kRingBytes + Ring::kBarrierBytes;
@@ -109,14 +113,7 @@ struct LinearWarpgroup {
     ring.template Multiply<kTileRows>(
         stages, turn, consumer * kGroupTokens * kStageRowBytes, Ring::kXBytes,
         [&](int stage) { return is_second ? ring.half(stage) : ring.full(stage); },
-        [&](int stage) {
-          if (!is_first) {
-            ring.GiveUp(stage);
-          } else if (threadIdx.x % kWarpThreads == 0) {
-            Arrive(ring.half(stage));
-          }
-        },
-        sum);
+        [&](int stage) { return is_first ? ring.half(stage) : ring.free(stage); }, sum);
   }
 
   // What a lane loads and stores at once: 16 bytes, or an element where rows of y begin anywhere.
@@ -318,10 +315,7 @@ struct LinearWarpgroup {
     return SharedMemory() + kWarpsAt + warp * kWarpBytes;
   }
 
-  // A warpgroup's units: begin(tile), then store(tile, sums) where the sums are a tile's.
-  template <typename Begin, typename Store>
-  static DEVICE void ConsumeUnits(const LinearOperands& operands, const Ring& ring, int consumer,
-                                  const Begin& begin, const Store& store) {
+  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
     auto* flag = reinterpret_cast<uint32_t*>(SharedMemory() + kFlagsAt);
     WaitForPriorGrid();
     Turn turn;
@@ -335,7 +329,7 @@ struct LinearWarpgroup {
       Sums sum;
       const int slot = unit.cut_tile() * kConsumers + consumer;
       for (int part = unit.first_part();; ++part) {
-        if (part + 1 == unit.end_part()) begin(unit.tile());
+        if (part + 1 == unit.end_part()) PrefetchResidual(operands, unit.tile(), consumer);
         Multiply(ring, consumer, PartStages(operands.k, part), turn, sum);
         if (part + 1 == unit.end_part()) break;
         if (kCuts && !unit.whole() && part > 0) {
@@ -348,22 +342,13 @@ struct LinearWarpgroup {
       if (!kCuts || unit.whole() ||
           Merger::Merge(operands, slot, unit.first_part() > 0, 1 + consumer, flag + consumer,
                         sum)) {
-        store(unit.tile(), sum);
+        Store(operands, typename Units::Place(operands, unit.tile()), consumer, sum);
       }
     }
   }
-  static DEVICE void Consume(const LinearOperands& operands, const Ring& ring, int consumer) {
-    ConsumeUnits(
-        operands, ring, consumer,
-        [&](int tile) { PrefetchResidual(operands, tile, consumer); },
-        [&](int tile, Sums& sum) {
-          Store(operands, typename Units::Place(operands, tile), consumer, sum);
-        });
-  }
 
-  // A block: warpgroups 1 and 2 do what Body::Consume says, with Body::kRegisters, and a further one,
-  // if it has one, Body::FinishTiles. `half_arrivals`: at the ring's barriers between the two, if they
-  // have a use for these.
+  // A block: warpgroups 1 and 2 do what Body::Consume says. `half_arrivals`: at the ring's barriers
+  // between them, if they have a use for these.
   template <typename Body>
   static DEVICE void RunBlock(const LinearOperands& operands, const TensorMap& x,
                               const TensorMap& weight, int half_arrivals) {
@@ -372,27 +357,17 @@ struct LinearWarpgroup {
       PrefetchMap(x);
       PrefetchMap(weight);
       ring.Init(half_arrivals, kChained ? kWarps : kConsumers * kWarps);
-      if constexpr (Body::kThreads > kThreads) Body::Init();
     }
-    if constexpr (kCluster > 1) {
-      SyncCluster();
-    } else {
-      SyncBlock();
-    }
-    // 168 registers a thread at launch, or of four warpgroups 128.
+    SyncBlock();
+    // 168 registers a thread at launch.
     const int warpgroup = threadIdx.x / kWarpgroupThreads;
     if (warpgroup == 0) {
       GiveRegisters<24>();
       if (threadIdx.x == 0) ring.Produce(operands, x, weight);
-    } else if (Body::kThreads == kThreads || warpgroup <= kConsumers) {
-      TakeRegisters<Body::kRegisters>();
+    } else {
+      TakeRegisters<240>();
       Body::Consume(operands, ring, warpgroup - 1);
-    } else if constexpr (Body::kThreads > kThreads) {
-      GiveRegisters<Body::kFinisherRegisters>();
-      Body::FinishTiles(operands);
     }
-    // Other blocks arrive at this one's barriers until they have read what it copied to them.
-    if constexpr (kCluster > 1) SyncCluster();
   }
   static DEVICE void Run(const LinearOperands& operands, const TensorMap& x,
                          const TensorMap& weight) {
