@@ -31,7 +31,11 @@ struct AttentionBringer : AttentionRing {
       const TileNote& of = note(turn.at);
       const int head = Uniform(of.head);
       if (head < 0) return;
-      CopySteps(layer, UniformTile(of.tile), head, of.rows[lane % 8], key, value);
+      const Tile tile = UniformTile(of.tile);
+      const int row = of.rows[lane % 8];
+      SyncWarp();
+      ArriveOnce(tile_free(turn.at));
+      CopySteps(layer, tile, head, row, key, value);
       if (!ahead) ArriveAtThreads(kCopiedBarrier, 2 * kWarpThreads);
     }
   }

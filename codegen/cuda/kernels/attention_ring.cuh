@@ -160,7 +160,8 @@ struct AttentionRing {
     for (int i = 0; i < kTiles; ++i) {
       InitBarrier(tile_noted(i), 1);
       InitBarrier(tile_full(i), kQueryBoxes ? 1 : kQueryWarps);
-      InitBarrier(tile_free(i), kAllWarps);
+      // Warp 0 has read which tile it is.
+      InitBarrier(tile_free(i), kAllWarps + (kNarrow ? 0 : 1));
     }
     for (int i = 0; i < kWeights; ++i) {
       InitBarrier(weights_full(i), kWarpgroupWarps * kWarpThreads);
