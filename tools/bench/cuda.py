@@ -6,8 +6,9 @@
 FOLDER has quire, the benches and parity_tests (tools/bench/gpu_job.sh makes it); PyTorch and transformers are the peers. A
 row is what was measured, the peer or the floor in the same run, their ratio and the bar; rows that fall short exit with 1.
 
-Each section runs in a process of its own, one at a time on each GPU, the longest first, and leaves what it printed in
---out, also where it was stopped: after its own limit, or when --within is over.
+Each section runs in a process of its own and leaves what it printed in --out, also where it was stopped: after its own limit,
+or when --within is over. What checks and does not time comes first, all together on one GPU; then one section at a time on
+each GPU, the longest first.
 """
 import argparse
 import concurrent.futures
@@ -26,6 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # With the seconds that each may take; the longest first. About half of that is usual.
 SECTIONS = {"decode": 400, "sanitize": 300, "attention": 240, "batch": 240, "encoder_decoder": 240, "parity": 200,
             "check": 200, "e4m3": 150, "linear": 150, "load": 120, "cross": 60, "row": 60}
+UNTIMED = ("sanitize", "parity", "check")  # their results do not depend on what runs beside them
 
 
 class Bench:
@@ -116,7 +118,7 @@ class Bench:
 
     def parity(self):
         """Every family on the GPU: beside transformers' logits and the CPU's, and its bits however work is cut."""
-        shards = max(1, (os.cpu_count() or 2) - 2)
+        shards = max(1, (os.cpu_count() or 2) // 2)  # others check beside it
         running = [subprocess.Popen(
             [os.path.join(self.bin, "parity_tests"), "--gtest_filter=*Cuda*", "--gtest_brief=1"],
             env={**self.own, "GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)},
@@ -132,16 +134,21 @@ class Bench:
 
     def sanitize(self):
         """Every body of linears and attention at small sizes under each tool of compute-sanitizer."""
-        for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
-            for name in ("linear", "attention"):
-                command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", "--print-limit=20",
-                           os.path.join(self.bin, f"bench_cuda_{name}"), "check", "quick"]
-                begin = time.monotonic()
-                done = subprocess.run(command, env=self.own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                if done.returncode != 0:
-                    print(done.stdout, file=sys.stderr)
-                self.add(f"{tool} of {name} kernels, {time.monotonic() - begin:.0f} s",
-                         "found something" if done.returncode else "clean", "", 0, None if not done.returncode else -1)
+        def run(of):
+            tool, name = of
+            command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", "--print-limit=20",
+                       os.path.join(self.bin, f"bench_cuda_{name}"), "check", "quick"]
+            begin = time.monotonic()
+            done = subprocess.run(command, env=self.own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode != 0:
+                print(done.stdout, flush=True)
+            self.add(f"{tool} of {name} kernels, {time.monotonic() - begin:.0f} s",
+                     "found something" if done.returncode else "clean", "", 0, None if not done.returncode else -1)
+
+        runs = [(tool, name) for tool in ("racecheck", "memcheck", "initcheck", "synccheck")
+                for name in ("attention", "linear")]
+        with concurrent.futures.ThreadPoolExecutor(len(runs)) as workers:
+            list(workers.map(run, runs))
 
     def linear(self):
         list(self.script("cuda_linear.py", os.path.join(self.bin, "bench_cuda_linear")))
@@ -256,16 +263,19 @@ def run_all(a, names):
     os.makedirs(a.out, exist_ok=True)
     deadline = time.monotonic() + a.within
     left = queue.SimpleQueue()
-    for name in names:
-        left.put(name)
+    untimed = [name for name in names if name in UNTIMED]
+    for together in ([untimed] if untimed else []) + [[name] for name in names if name not in UNTIMED]:
+        left.put(together)
 
     def work(gpu):
         while True:
             try:
-                name = left.get_nowait()
+                together = left.get_nowait()
             except queue.Empty:
                 return
-            done.put(run_section(a, gpu, name, deadline))
+            with concurrent.futures.ThreadPoolExecutor(len(together)) as sections:
+                for name in together:
+                    sections.submit(lambda name: done.put(run_section(a, gpu, name, deadline)), name)
 
     done = queue.SimpleQueue()
     gpus = gpus_here()[:a.gpus]
