@@ -191,9 +191,9 @@ class LaunchChecker {
     const bool has_scale = spec.quantize.has_value() && spec.quantize->has_scale;
     QUIRE_RETURN_IF_ERROR(Counts(2 + (spec.bias ? 1 : 0) + (spec.residual ? 1 : 0) +
                                      (has_norm_weight ? 1 : 0) + (has_norm_bias ? 1 : 0) +
-                                     (has_scale ? 1 : 0),
-                                 1));
-    const Rows y = {spec.y, spec.n, rows()};
+                                     (has_scale ? 1 : 0) + LayersOf(spec),
+                                 spec.y_columns() > 0 ? 1 : 0));
+    const Rows y = {spec.y, spec.y_columns(), rows()};
     QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.k, rows()}));
     QUIRE_RETURN_IF_ERROR(ExpectMatrix(launch_.inputs[1], spec));
     size_t next = 2;
@@ -207,8 +207,31 @@ class LaunchChecker {
       QUIRE_RETURN_IF_ERROR(
           ExpectWeight(launch_.inputs[next++], {dtype, {spec.k}}, WeightLayout::kRows));
     }
-    if (has_scale) QUIRE_RETURN_IF_ERROR(ExpectScales(launch_.inputs[next], 1));
-    return ExpectRows(launch_.outputs[0], y);
+    if (has_scale) QUIRE_RETURN_IF_ERROR(ExpectScales(launch_.inputs[next++], 1));
+    if (spec.append.has_value()) QUIRE_RETURN_IF_ERROR(CheckAppend(spec, next));
+    return spec.y_columns() > 0 ? ExpectRows(launch_.outputs[0], y) : absl::OkStatus();
+  }
+
+  static size_t LayersOf(const LinearSpec& spec) {
+    return spec.append.has_value() ? static_cast<size_t>(spec.append->layers) : 0;
+  }
+
+  // The layers, from input `first` on: a kernel finds the others by the distance of the first two.
+  absl::Status CheckAppend(const LinearSpec& spec, size_t first) const {
+    const AppendSpec& append = *spec.append;
+    if (append.page_tokens != target_.page_tokens) return Bad("its kernel has other pages");
+    if (rows() != 'T') return Bad("what appends computes rows T");
+    for (size_t i = 0; i < LayersOf(spec); ++i) {
+      const plan::Operand& layer = launch_.inputs[first + i];
+      QUIRE_RETURN_IF_ERROR(
+          ExpectLayer(layer, /*appends=*/true, spec.y, append.heads, append.d, append.dv));
+      const plan::Operand& begin = launch_.inputs[first];
+      if (layer.index() != begin.index() + i ||
+          target_.kv_layers[layer.index()]->cache != target_.kv_layers[begin.index()]->cache) {
+        return Bad("its KV layers do not follow each other in one cache");
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckAttention(const AttentionSpec& spec) const {

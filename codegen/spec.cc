@@ -107,6 +107,8 @@ class Fields {
   absl::flat_hash_map<absl::string_view, absl::string_view> values_;
 };
 
+constexpr int64_t kMaxHeads = 65536, kMaxHead = 512, kMaxPageTokens = 65536;
+
 constexpr LinearAct kActs[] = {LinearAct::kNone,     LinearAct::kSilu,      LinearAct::kGelu,
                                LinearAct::kGeluTanh, LinearAct::kGeluQuick, LinearAct::kRelu,
                                LinearAct::kTanh,     LinearAct::kSigmoid};
@@ -195,7 +197,41 @@ absl::Status ParseAct(Fields& fields, LinearSpec* spec) {
   return fields.Has("gated") ? fields.Bool("gated", &spec->gated) : absl::OkStatus();
 }
 
-constexpr int64_t kMaxHeads = 65536, kMaxHead = 512, kMaxPageTokens = 65536;
+std::string AppendText(const LinearSpec& spec) {
+  if (!spec.append.has_value()) return "";
+  const AppendSpec& append = *spec.append;
+  return absl::StrCat(" append=", append.layers, " heads=", append.heads, " d=", append.d,
+                      " dv=", append.dv, " page=", append.page_tokens);
+}
+
+// Kernels count the elements of a layer's page in 31 bits.
+absl::Status ParseAppend(Fields& fields, LinearSpec* spec) {
+  if (!fields.Has("append")) return absl::OkStatus();
+  AppendSpec append;
+  QUIRE_RETURN_IF_ERROR(fields.Int("append", 1, kMaxHeads, &append.layers));
+  QUIRE_RETURN_IF_ERROR(fields.Int("heads", 1, kMaxHeads, &append.heads));
+  QUIRE_RETURN_IF_ERROR(fields.Int("d", 1, kMaxHead, &append.d));
+  QUIRE_RETURN_IF_ERROR(fields.Int("dv", 1, kMaxHead, &append.dv));
+  QUIRE_RETURN_IF_ERROR(fields.Int("page", 1, kMaxPageTokens, &append.page_tokens));
+  const std::string layers = absl::StrCat(append.layers);
+  if (append.d % 8 != 0 || append.dv % 8 != 0) {
+    return Fields::Bad("append", layers, "d and dv that are multiples of 8");
+  }
+  if (append.columns() > spec->n || (spec->n - append.columns()) % 8 != 0) {
+    return Fields::Bad("append", layers,
+                       absl::StrCat("up to n=", spec->n, " columns, the others a multiple of 8"));
+  }
+  if (append.columns() / append.layers * append.page_tokens > INT32_MAX) {
+    return Fields::Bad("page", absl::StrCat(append.page_tokens),
+                       "fewer than 2^31 elements in a page of a layer");
+  }
+  if (spec->residual || spec->act != LinearAct::kNone) {
+    return Fields::Bad("append", layers, "none with residual=1 or act");
+  }
+  spec->append = append;
+  return absl::OkStatus();
+}
+
 constexpr int64_t kMaxBiasDistances = int64_t{1} << 24;
 constexpr int64_t kMaxBuckets = 65536, kMaxDistance = 1 << 20;
 
@@ -214,6 +250,7 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(ParseNorm(fields, &spec.norm));
   QUIRE_RETURN_IF_ERROR(ParseQuantize(fields, &spec));
   QUIRE_RETURN_IF_ERROR(ParseAct(fields, &spec));
+  QUIRE_RETURN_IF_ERROR(ParseAppend(fields, &spec));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.k % InfoOf(spec.weight).block_elements != 0) {
     return Fields::Bad("k", absl::StrCat(spec.k),
@@ -335,11 +372,12 @@ std::string SpecText(const KernelSpec& spec) {
     if (linear->act != LinearAct::kNone) {
       act = absl::StrCat(" act=", LinearActText(linear->act), linear->gated ? " gated=1" : "");
     }
-    return absl::StrCat(
-        "linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
-        " x=", DTypeText(linear->x), " y=", DTypeText(linear->y), " bias=", linear->bias ? 1 : 0,
-        " residual=", linear->residual ? 1 : 0, " layout=", LayoutText(linear->layout),
-        linear->norm.has_value() ? NormText(*linear->norm) : "", QuantizeText(*linear), act);
+    return absl::StrCat("linear n=", linear->n, " k=", linear->k, " w=", DTypeText(linear->weight),
+                        " x=", DTypeText(linear->x), " y=", DTypeText(linear->y),
+                        " bias=", linear->bias ? 1 : 0, " residual=", linear->residual ? 1 : 0,
+                        " layout=", LayoutText(linear->layout),
+                        linear->norm.has_value() ? NormText(*linear->norm) : "",
+                        QuantizeText(*linear), act, AppendText(*linear));
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     std::string rest;

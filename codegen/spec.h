@@ -7,6 +7,9 @@
 //       offset=0 norm_w=f32 act=silu gated=1
 //   linear n=4096 k=4096 w=f8e4m3_128 x=bf16 y=bf16 bias=0 residual=0 layout=rows quantize=row
 //       most=0 row_scales=1
+//   linear n=24576 k=1024 w=bf16 x=bf16 y=bf16 bias=1 residual=0 layout=rows append=12 heads=16
+//   d=64
+//       dv=64 page=16
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
 //   attention ... alibi=0 buckets=32 distance=128 direction=back
 //   attention ... kv=f8e4m3 page=16 ... alibi=0 k_scale=1 v_scale=1
@@ -18,8 +21,10 @@
 // Operands, in the order of a plan's Launch:
 //   linear     inputs: x [rows,k], weight [n,k] ([2n,k] if gated), bias [n] ([2n]) if bias,
 //   residual [rows,n] of y's type if residual, weight [k] of the norm if it has one, bias [k] of
-//   the norm if it has one, the scale of x (one float) if quantize is scale
-//              outputs: y [rows,n] = x . w^T (+ bias) (+ residual)
+//   the norm if it has one, the scale of x (one float) if quantize is scale, the KV layers if it
+//   appends, which follow each other in the plan's list
+//              outputs: y [rows,n] = x . w^T (+ bias) (+ residual); the columns of y that are not
+//   appended, if there are any
 //   attention  inputs: q [T,hq,d], the KV layer, scales of K if k_scale, scales of V if v_scale,
 //   bias [hq,distances] f32 if bias, sinks [hq] f32 if sinks, tree [T,words] i32 if tree; or table
 //   [buckets,hq] of any floats if buckets
@@ -89,6 +94,16 @@ struct QuantizeSpec {
   bool has_scale = false;  // one that is given, instead
 };
 
+// Columns of a product that are appended to the KV cache, as y's type has them, and are not in y:
+// the last ones, of one layer after another K [heads,d], then V [heads,dv].
+struct AppendSpec {
+  int64_t layers = 0, heads = 0;
+  int64_t d = 0, dv = 0;  // multiples of 8
+  int64_t page_tokens = 0;
+
+  int64_t columns() const { return layers * heads * (d + dv); }
+};
+
 struct LinearSpec {
   int64_t n = 0, k = 0;
   DType weight = DType::kF32;
@@ -100,8 +115,11 @@ struct LinearSpec {
   bool row_scales = false;  // of a w of f8e4m3_128: a row's blocks all have the same scale
   LinearAct act = LinearAct::kNone;
   bool gated = false;  // with an act only
+  std::optional<AppendSpec>
+      append;  // with neither residual nor act; the rest of n is a multiple of 8
 
   int64_t weight_rows() const { return gated ? 2 * n : n; }
+  int64_t y_columns() const { return append.has_value() ? n - append->columns() : n; }
 };
 
 struct AttentionSpec {

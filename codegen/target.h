@@ -23,6 +23,8 @@ struct TargetTraits {
   // Linear kernels compute a norm of their rows first, or bring them to 8 bits, an activation last
   // (codegen/spec.h).
   bool fuses_norms = false, fuses_activations = false;
+  // They write K and V that nothing else reads to the pages of the KV cache.
+  bool fuses_appends = false;
 };
 
 // "cpu", "cuda"; of another name: those of the CPU.
@@ -32,7 +34,7 @@ inline TargetTraits TraitsOf(absl::string_view target) {
     traits.matrix_layout = WeightLayout::kRows;
     traits.converts_weights = true;
     traits.rows_know_pages = true;
-    traits.fuses_norms = traits.fuses_activations = true;
+    traits.fuses_norms = traits.fuses_activations = traits.fuses_appends = true;
   }
   return traits;
 }

@@ -68,6 +68,10 @@ class Finder {
     *group = found;
   }
 
+  void FindAppends(LinearGroup* group) const {
+    group->append = quire::FindAppends(func_, *group->linear, users_, types_, notes_);
+  }
+
   // The groups that compute `op`, a norm or quantize of their rows, themselves; none where it is
   // declined. `heads`: groups by head().
   std::vector<LinearGroup*> ReadersOf(
@@ -212,8 +216,11 @@ const Op* LinearGroup::head() const {
 const Op* LinearGroup::result() const {
   if (gated != nullptr) return gated;
   if (act != nullptr) return act;
+  if (append.kept != nullptr) return append.kept;
   return add != nullptr ? add : linear;
 }
+
+const Op* LinearGroup::last_reader() const { return append.appends.empty() ? result() : linear; }
 
 const Op* LinearGroup::residual() const {
   return add == nullptr ? nullptr : add->operand(add->operand(0) == linear ? 1 : 0);
@@ -221,12 +228,17 @@ const Op* LinearGroup::residual() const {
 
 std::vector<const Op*> LinearGroup::ops() const {
   std::vector<const Op*> all = {norm, quantize, linear, add, first, second, act, gated};
+  all.push_back(append.kept);
+  all.insert(all.end(), append.slices.begin(), append.slices.end());
+  all.insert(all.end(), append.appends.begin(), append.appends.end());
   all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());
   return all;
 }
 
 LinearGroup ReadLinearGroup(absl::Span<const Op* const> ops) {
   LinearGroup group;
+  group.append = ReadAppends(ops);
+  const bool appends = !group.append.appends.empty();
   for (const Op* op : ops) {
     if (IsNorm(*op)) {
       group.norm = op;
@@ -236,7 +248,7 @@ LinearGroup ReadLinearGroup(absl::Span<const Op* const> ops) {
       group.linear = op;
     } else if (op->Is(OpKind::kAdd)) {
       group.add = op;
-    } else if (HalfOf(*op) >= 0) {
+    } else if (!appends && HalfOf(*op) >= 0) {
       (HalfOf(*op) == 0 ? group.first : group.second) = op;
     } else if (op->Is(OpKind::kMul)) {
       group.gated = op;
@@ -257,6 +269,7 @@ LinearGroups::LinearGroups(Func& func, const OpSet& weights, const Target& targe
     group.linear = op.get();
     group.add = finder.Residual(*op);
     if (group.add == nullptr && traits.fuses_activations) finder.FindAct(&group);
+    if (group.result() == group.linear && traits.fuses_appends) finder.FindAppends(&group);
     found.push_back(group);
   }
   if (traits.fuses_norms) {

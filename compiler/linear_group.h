@@ -6,6 +6,7 @@
 //   linear
 //   add           of the linear and a value of other kernels: residual
 //   act           of the linear; or of its first half, and mul with the second half: gated
+//   kv_append     of columns of the linear (compiler/linear_append.h)
 //
 // Which of these a target's kernels compute, its traits say (codegen/target.h).
 #ifndef QUIRE_COMPILER_LINEAR_GROUP_H_
@@ -17,6 +18,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "codegen/spec.h"
+#include "compiler/linear_append.h"
 #include "compiler/pass.h"
 #include "compiler/row_wise.h"
 #include "ir/graph.h"
@@ -31,11 +33,14 @@ struct LinearGroup {
   const Op* act = nullptr;
   const Op *first = nullptr, *second = nullptr;  // slices of the linear, if gated
   const Op* gated = nullptr;                     // the mul
+  LinearAppend append;
 
   // What reads the value of another kernel first.
   const Op* head() const;
-  // What other kernels read.
+  // What other kernels read; the linear if that is all appended.
   const Op* result() const;
+  // The op at which all that the group reads is there.
+  const Op* last_reader() const;
   // What the add adds to the linear.
   const Op* residual() const;
   // Those that there are.
@@ -48,6 +53,7 @@ struct LinearGroup {
 //   a norm   that something else reads, too; whose weight is computed; of what a row kernel makes
 //            of a linear or attention: that computes the norm in passing
 //   an act   of the second half of a linear, times the first
+//   appends  as compiler/linear_append.h says
 // A residual is declined silently when something else reads the linear, or its type is not that of
 // the result, as a value or as stored: then it is an op like any other.
 class LinearGroups {

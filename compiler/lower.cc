@@ -151,7 +151,9 @@ class Lowering {
           Describe(linear, absl::StrCat(linear.type.ToString(), " does not have rank 2")));
     }
     LinearSpec spec;
-    spec.n = group.result()->type.extents[1].value();
+    const LinearAppend& append = group.append;
+    // A group that appends has no other epilogue.
+    spec.n = (append.appends.empty() ? *group.result() : linear).type.extents[1].value();
     spec.k = weight->type.extents[1].value();
     spec.weight = weight->type.dtype;
     if (target_.traits.converts_weights && IsFloat(spec.weight)) {
@@ -194,7 +196,16 @@ class Lowering {
       spec.row_scales = slots_.HasRowScales(weight);
       if (spec.quantize->has_scale) launch.inputs.push_back(Weight(quantize.operand(1)));
     }
-    return Finish(linear, spec, std::move(launch), {group.result()});
+    if (append.appends.empty()) return Finish(linear, spec, std::move(launch), {group.result()});
+    const Extents &k = append.appends[0]->type.extents, &v = append.appends[1]->type.extents;
+    spec.append = AppendSpec{static_cast<int64_t>(append.appends.size()) / 2, k[1].value(),
+                             k[2].value(), v[2].value(), target_.page_tokens};
+    for (size_t i = 0; i < append.appends.size(); i += 2) {
+      launch.inputs.emplace_back(plan::OperandKind::KvLayer, layers_.IndexOf(*append.appends[i]));
+    }
+    std::vector<const Op*> outputs;
+    if (append.kept != nullptr) outputs.push_back(append.kept);
+    return Finish(linear, spec, std::move(launch), outputs);
   }
 
   absl::Status LowerAttention(const Op& op) {
@@ -255,7 +266,7 @@ class Lowering {
     return Finish(*group[0], rows.spec, std::move(launch), rows.outputs);
   }
 
-  // `place_of_error`: the op that messages name.
+  // `place_of_error`: the op that messages name, and the launch if it has no outputs.
   absl::Status Finish(const Op& place_of_error, const KernelSpec& spec, plan::LaunchT launch,
                       const std::vector<const Op*>& outputs) {
     const std::string text = SpecText(spec);
@@ -271,7 +282,9 @@ class Lowering {
     launch.kernel = it->second;
     launch.name = absl::StrJoin(
         outputs, ",", [](std::string* out, const Op* output) { out->append(output->name); });
-    launch.rows = outputs[0]->type.extents[0].ToString();
+    // What only appends leaves no value.
+    if (outputs.empty()) launch.name = place_of_error.name;
+    launch.rows = (outputs.empty() ? place_of_error : *outputs[0]).type.extents[0].ToString();
     for (const Op* output : outputs) {
       QUIRE_ASSIGN_OR_RETURN(auto value, MakeValue(*output, types_.Of(Storage(output))));
       const plan::Operand place(plan::OperandKind::Buffer,

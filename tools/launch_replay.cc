@@ -53,6 +53,8 @@ class Maker {
     const bool has_linear =
         std::any_of(ops_.begin(), ops_.end(), [](const Op* op) { return op->Is(OpKind::kLinear); });
     const bool is_alone = ops_.back()->Is(OpKind::kLinear);
+    const bool appends = std::any_of(ops_.begin(), ops_.end(),
+                                     [](const Op* op) { return op->Is(OpKind::kKvAppend); });
     for (const Op* op : ops_) {
       QUIRE_RETURN_IF_ERROR(Copy(*op));
       const bool is_norm = op->Is(OpKind::kRmsNorm) || op->Is(OpKind::kLayerNorm);
@@ -61,7 +63,7 @@ class Maker {
         made_.linear = op;
         made_.is_8bit = op->operand(0)->Is(OpKind::kQuantize) && op->operand(0)->group == group_;
         // Nothing but a sum with a residual is rounded once.
-        const bool has_act = !is_alone && !ops_.back()->Is(OpKind::kAdd);
+        const bool has_act = !is_alone && !ops_.back()->Is(OpKind::kAdd) && !appends;
         if (has_act) Round(op, rounding_.product);
       }
       if (op->Is(OpKind::kAttention)) made_.attention = op;

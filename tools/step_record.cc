@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<uint8_t>> AppendedRows(const LaunchMemory& memory, ui
 
 std::optional<uint32_t> AppendedLayer(const plan::TargetT& target, const plan::LaunchT& launch) {
   const absl::StatusOr<KernelSpec> spec = ParseSpec(target.kernels[launch.kernel]->spec);
-  if (!spec.ok() || !std::holds_alternative<RowSpec>(*spec)) return std::nullopt;
+  if (!spec.ok() || std::holds_alternative<AttentionSpec>(*spec)) return std::nullopt;
   for (const plan::Operand& input : launch.inputs) {
     if (input.kind() == plan::OperandKind::KvLayer) return input.index();
   }

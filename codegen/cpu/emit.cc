@@ -14,9 +14,9 @@ absl::StatusOr<EmittedKernel> EmitKernel(const KernelSpec& spec, const Isa& isa)
       return absl::UnimplementedError(
           absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: x=f32 y=f32"));
     }
-    if (linear->norm.has_value() || linear->act != LinearAct::kNone) {
+    if (linear->norm.has_value() || linear->act != LinearAct::kNone || linear->append.has_value()) {
       return absl::UnimplementedError(
-          absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: neither norm nor act"));
+          absl::StrCat("cpu: ", SpecText(spec), "\n  allowed: neither norm, act nor append"));
     }
     return IsIntegerBlockType(linear->weight) ? EmitQuantLinear(*linear, isa)
                                               : EmitFloatLinear(*linear);

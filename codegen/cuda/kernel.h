@@ -64,7 +64,7 @@ struct CudaArgument {
   };
   Kind kind = Kind::kInt32;
   int64_t value = 0;
-  int64_t offset = 0;  // of an operand that there is: bytes beyond its begin
+  int64_t offset = 0;  // of an operand that there is, or of slots: bytes beyond its begin
 };
 
 // A matrix of 16-bit elements as tensor copies see it: rows one after another, columns a multiple

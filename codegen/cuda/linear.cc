@@ -201,6 +201,8 @@ absl::Status CheckSpec(const LinearSpec& spec) {
     allowed = "layout=rows";
   } else if (spec.act != LinearAct::kNone && spec.residual) {
     allowed = "act or residual";
+  } else if (spec.append.has_value() && spec.y == DType::kF32) {
+    allowed = "append with y=f16, bf16";
   } else if (spec.k < 8 || spec.k % 8 != 0 || spec.k > kMaxK ||
              spec.k % InfoOf(spec.weight).block_elements != 0) {
     allowed = "k a multiple of 8 and of w's block, up to 2^22";

@@ -23,6 +23,7 @@
 //   kFew    the first row (i32); if it norms x, weight and bias of the norm (pointers)
 //   others  whole_tiles, n and k (i32): one text serves every linear of its types; of f8e4m3, k in
 //           pairs, then scales of x, scales of the weight (pointers)
+// and if it appends, the rows' slots, page 0 of the first layer and of the second (pointers).
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
 // CudaArgument has it. x may be written by the grid before under programmatic dependent launch;
 // weight and bias not.

@@ -28,9 +28,11 @@ struct Places {
     if (spec.norm.has_value() && spec.norm->weight.has_value()) norm_weight = next++;
     if (spec.norm.has_value() && spec.norm->bias.has_value()) norm_bias = next++;
     if (spec.quantize.has_value() && spec.quantize->has_scale) scale = next++;
-    y = next;
+    if (spec.append.has_value()) layers = next, next += spec.append->layers;
+    if (spec.y_columns() > 0) y = next;
   }
-  int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, scale = -1, y = 0;
+  int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, scale = -1, y = -1;
+  int64_t layers = -1;  // the first
 };
 
 CudaArgument Beyond(CudaArgument argument, int64_t bytes) {
@@ -188,6 +190,9 @@ class CudaLinear : public CudaKernel {
     if (acts_after) operands.y = reserve(rows * RowBytes(spec_.y, spec_.weight_rows()));
     if (library_rows > 0) {
       const CudaArgument sums = reserve(kCudaLibraryRows * spec_.weight_rows() * 4);
+      if (places_.y < 0) {
+        operands.unused = reserve(kCudaLibraryRows * RowBytes(spec_.y, kCudaLeastReturned));
+      }
       for (; operands.first < library_rows; operands.first += kCudaLibraryRows) {
         AddLibraryRows(operands, sums, &launches.launches);
       }
@@ -228,6 +233,7 @@ class CudaLinear : public CudaKernel {
     CudaArgument x, weight, residual, y;
     int64_t first = 0;
     CudaArgument x_scales = {};  // of f8e4m3
+    CudaArgument unused = {};    // what a row kernel returns that only appends
 
     CudaArgument X(const LinearSpec& spec) const {
       return Beyond(x, first * RowBytes(spec.x, spec.k));
@@ -236,7 +242,11 @@ class CudaLinear : public CudaKernel {
       return Beyond(residual, first * RowBytes(spec.y, spec.weight_rows()));
     }
     CudaArgument Y(const LinearSpec& spec) const {
-      return Beyond(y, first * RowBytes(spec.y, spec.weight_rows()));
+      const int64_t appended = spec.append.has_value() ? spec.append->columns() : 0;
+      return Beyond(y, first * RowBytes(spec.y, spec.weight_rows() - appended));
+    }
+    CudaArgument Slots() const {
+      return Beyond({Kind::kTokenSlots}, first * int64_t{sizeof(int32_t)});
     }
   };
 
@@ -258,8 +268,15 @@ class CudaLinear : public CudaKernel {
     std::vector<CudaArgument> own = {sums};
     if (spec_.bias) own.push_back({Kind::kOperand, places_.bias});
     if (spec_.residual) own.push_back(operands.Residual(spec_));
-    own.push_back(operands.Y(spec_));
-    launches->push_back(finish_.Launch(kCudaLibraryRows, own));
+    const int64_t layers = spec_.append.has_value() ? spec_.append->layers : 0;
+    for (int64_t i = 0; i < 2 * layers; ++i)
+      own.push_back({Kind::kOperand, places_.layers + i / 2});
+    own.push_back(places_.y >= 0 ? operands.Y(spec_) : operands.unused);
+    CudaLaunch finish = finish_.Launch(kCudaLibraryRows, own);
+    for (CudaArgument& argument : finish.arguments) {
+      if (argument.kind == Kind::kTokenSlots) argument = operands.Slots();
+    }
+    launches->push_back(std::move(finish));
   }
 
   // Of `rows` rows. `last`: whole_tiles, or of kFew the first row.
@@ -300,6 +317,11 @@ class CudaLinear : public CudaKernel {
     if (config.norm) {
       add_operand(places_.norm_weight);
       add_operand(places_.norm_bias);
+    }
+    if (spec_.append.has_value()) {
+      launch.arguments.push_back(operands.Slots());
+      add_operand(places_.layers);
+      add_operand(places_.layers + (spec_.append->layers > 1 ? 1 : 0));
     }
     return launch;
   }

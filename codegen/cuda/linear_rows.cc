@@ -34,6 +34,24 @@ absl::string_view OpText(LinearAct act) {
   return "silu %a";
 }
 
+// What appends the last columns of %y, of n; returns its first ones.
+std::string AppendBody(const AppendSpec& append, int64_t n, absl::string_view dtype) {
+  int64_t begin = n - append.columns();
+  std::string text = absl::Substitute("  %q = slice %y {axis=1, begin=0, end=$0} : $1[T,$0]\n",
+                                      begin > 0 ? begin : kCudaLeastReturned, dtype);
+  for (int64_t i = 0; i < 2 * append.layers; ++i) {
+    const int64_t dim = i % 2 == 0 ? append.d : append.dv, columns = append.heads * dim;
+    absl::SubstituteAndAppend(&text,
+                              "  %a$0 = slice %y {axis=1, begin=$1, end=$2} : $3[T,$4]\n"
+                              "  %h$0 = reshape %a$0 : $3[T,$5,$6]\n",
+                              i, begin, begin + columns, dtype, columns, append.heads, dim);
+    absl::SubstituteAndAppend(&text, "  %c$0 = kv_append %h$0 {layer=$1, slot=$2} : $3[C,$4,$5]\n",
+                              i, i / 2, i % 2 == 0 ? "k" : "v", dtype, append.heads, dim);
+    begin += columns;
+  }
+  return text + "  return %q\n}\n";
+}
+
 }  // namespace
 
 RowSpec CudaLinearHeadRows(const LinearSpec& spec) {
@@ -81,9 +99,10 @@ RowSpec CudaLinearFinishRows(const LinearSpec& spec) {
                               "  %d = add $1, %f : f32$0\n",
                               rows, sum);
   }
-  absl::SubstituteAndAppend(&text, "  %y = cast $0 : $1$2\n  return %y\n}\n",
-                            spec.residual ? "%d" : sum, DTypeText(spec.y), rows);
-  return {text};
+  absl::SubstituteAndAppend(&text, "  %y = cast $0 : $1$2\n", spec.residual ? "%d" : sum,
+                            DTypeText(spec.y), rows);
+  if (!spec.append.has_value()) return {text + "  return %y\n}\n"};
+  return {text + AppendBody(*spec.append, spec.n, DTypeText(spec.y)), spec.append->page_tokens};
 }
 
 RowSpec CudaLinearActRows(const LinearSpec& spec) {

@@ -12,7 +12,10 @@ namespace quire {
 // REQUIRES: spec.norm or spec.quantize.
 RowSpec CudaLinearHeadRows(const LinearSpec& spec);
 
-// Of sums in f32, the bias, the residual (as far as the linear has them), to y's type.
+// Of sums in f32, the bias, the residual (as far as the linear has them), a layer for each K and V
+// that it appends, to y's type. What has no y returns the first kCudaLeastReturned columns, as a
+// function returns something.
+constexpr int64_t kCudaLeastReturned = 8;
 RowSpec CudaLinearFinishRows(const LinearSpec& spec);
 
 // Of the product in y's type, to y. REQUIRES: spec.act.

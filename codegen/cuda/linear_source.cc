@@ -94,6 +94,23 @@ std::string ActText(const LinearSpec& spec) {
                       value, "; }\n");
 }
 
+// Columns that go to pages.
+std::string AppendConstants(const LinearSpec& spec) {
+  const AppendSpec append = spec.append.value_or(AppendSpec{0, 1, 8, 8, 1});
+  return absl::StrCat("constexpr int kAppendLayers = ", append.layers,
+                      ", kKvHeads = ", append.heads, ", kKeyDim = ", append.d,
+                      ", kValueDim = ", append.dv, ", kPageTokens = ", append.page_tokens, ";\n");
+}
+std::string AppendParameters(const LinearSpec& spec) {
+  if (!spec.append.has_value()) return "";
+  return ",\n    const int* slots, Output* pages, Output* next_pages";
+}
+// LinearOperands, of what is between braces.
+std::string OperandsText(const LinearSpec& spec, absl::string_view inside) {
+  if (!spec.append.has_value()) return absl::StrCat("{", inside, "}");
+  return absl::StrCat("Appending({", inside, "},\n            slots, pages, next_pages)");
+}
+
 std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body body) {
   switch (body) {
     case CudaLinearConfig::kFew: {
@@ -102,16 +119,21 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
           "(const Element* x, const Element* weight, const float* bias,\n"
           "    const Output* residual, Output* y, uint8_t* workspace, int rows, int first_row",
           norm ? ",\n    const void* norm_weight, const void* norm_bias" : "",
-          ") {\n"
-          "  Body::Run({x, weight, bias, residual, y, workspace, rows, 0, kN, kK, first_row",
-          norm ? ", norm_weight,\n             norm_bias" : "", "});\n}\n");
+          AppendParameters(spec), ") {\n  Body::Run(",
+          OperandsText(
+              spec,
+              absl::StrCat("x, weight, bias, residual, y, workspace, rows, 0, kN, kK, first_row",
+                           norm ? ", norm_weight,\n             norm_bias" : "")),
+          ");\n}\n");
     }
     case CudaLinearConfig::kTile:
-      return "(const Element* x, const Element* weight, const float* bias,\n"
-             "    const Output* residual, Output* y, uint8_t* workspace, int rows, int "
-             "whole_tiles,\n    int n, int k) {\n"
-             "  Body::Run({x, weight, bias, residual, y, workspace, rows, whole_tiles, n, "
-             "k});\n}\n";
+      return absl::StrCat(
+          "(const Element* x, const Element* weight, const float* bias,\n"
+          "    const Output* residual, Output* y, uint8_t* workspace, int rows, int "
+          "whole_tiles,\n    int n, int k",
+          AppendParameters(spec), ") {\n  Body::Run(",
+          OperandsText(spec, "x, weight, bias, residual, y, workspace, rows, whole_tiles, n, k"),
+          ");\n}\n");
     case CudaLinearConfig::kNarrow:
     case CudaLinearConfig::kWarpgroup: {
       const bool blocks = CudaLinearReadsBlocks(spec, body), e4m3 = IsE4m3Product(spec);
@@ -120,16 +142,20 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
           blocks ? "const Element* weight" : "const __grid_constant__ TensorMap weight",
           ",\n    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
           "    int rows, int whole_tiles, int n, int k",
-          e4m3 ? ", const float* x_scales, const uint8_t* numbers" : "", ") {\n",
+          e4m3 ? ", const float* x_scales, const uint8_t* numbers" : "", AppendParameters(spec),
+          ") {\n",
           // Behind the numbers.
           e4m3 ? absl::StrCat("  const auto* weight_scales = reinterpret_cast<const float*>(\n"
                               "      numbers + int64_t{",
                               spec.gated ? "2 * n" : "n", "} * k * 2);\n")
                : "",
-          "  Body::Run({nullptr, ", blocks ? "weight" : "nullptr",
-          ", bias, residual, y, workspace, rows, whole_tiles, ", spec.gated ? "2 * n" : "n",
-          e4m3 ? ", k, 0, nullptr, nullptr, x_scales, weight_scales}, x" : ", k}, x",
-          blocks ? "" : ",\n            weight", ");\n}\n");
+          "  Body::Run(",
+          OperandsText(spec,
+                       absl::StrCat("nullptr, ", blocks ? "weight" : "nullptr",
+                                    ", bias, residual, y, workspace, rows, whole_tiles, ",
+                                    spec.gated ? "2 * n" : "n", ", k",
+                                    e4m3 ? ", 0, nullptr, nullptr, x_scales, weight_scales" : "")),
+          ", x", blocks ? "" : ",\n            weight", ");\n}\n");
     }
   }
   return "";
@@ -156,7 +182,8 @@ std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
                       ", kHasResidual = ", BoolText(many || spec.residual),     //
                       ", kWholeStages = ",                                      //
                       BoolText(CudaLinearHasWholeStages(spec)),                 //
-                      ", kWeightIsWritten = ", BoolText(is_written), ";\n");
+                      ", kWeightIsWritten = ", BoolText(is_written), ";\n",     //
+                      AppendConstants(spec));
 }
 
 // What one has that is made for one linear.

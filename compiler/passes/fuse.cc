@@ -2,6 +2,8 @@
 //
 //   - a linear, an add that alone reads it (its residual), and where the target's kernels compute
 //     them a norm before and an activation behind it are one group (compiler/linear_group.h);
+//   - where the target's kernels append, K and V that a linear computes and nothing else reads are
+//     appended in its group (compiler/linear_append.h);
 //   - attention is a group, and so is any op that is not row-wise;
 //   - row-wise ops with the same rows, between the same linears and attentions, are one group;
 //   - appends to the cross cache are a group of their own, with the row-wise ops that they alone
@@ -15,7 +17,8 @@
 // can together with all others of its level. Legal because grouping changes no value. A norm that
 // several linears compute is copied for each; ops that nobody reads are dropped.
 // Declines an add as residual when another op reads the linear too, or the types differ, of the
-// values or of their places in memory; norms and activations as compiler/linear_group.h says.
+// values or of their places in memory; norms, activations and appends as compiler/linear_group.h
+// says.
 // Saves a launch and a trip through memory for each value that only its own group reads.
 #include <algorithm>
 #include <map>
@@ -66,7 +69,7 @@ class Grouping {
       if (weights_.contains(op) || IsThereBefore(*op)) continue;
       if (const LinearGroup* linear = linears_.Of(op); linear != nullptr) {
         // All wait for the last: what a residual adds may be of a higher level than the input.
-        if (op == linear->result()) PlaceLinear(*linear, i);
+        if (op == linear->last_reader()) PlaceLinear(*linear, i);
       } else if (Storage(op) != op) {
         auto stored = keys_.find(Storage(op));
         if (stored == keys_.end()) continue;

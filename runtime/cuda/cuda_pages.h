@@ -1,7 +1,8 @@
 // KV pages of a GPU.
 //
-// Layer after layer, each from a multiple of 256 bytes; in a layer page after page: K [Hkv,
-// page_tokens, D], then V [Hkv, page_tokens, Dv]. Zero at first: what no token was written to is
+// Layer after layer, each from a multiple of 256 bytes, so that layers of one geometry which follow
+// each other are at one distance; in a layer page after page: K [Hkv, page_tokens, D], then V [Hkv,
+// page_tokens, Dv]. Zero at first: what no token was written to is
 // multiplied by zero.
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_PAGES_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_PAGES_H_

@@ -305,7 +305,7 @@ absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argume
     case CudaArgument::Kind::kPages:
       return in_block(frame.layout.pages);
     case CudaArgument::Kind::kTokenSlots:
-      return in_block(cache.token_slots);
+      return in_block(cache.token_slots + argument.offset);
     case CudaArgument::Kind::kInt32:
       return value;
     case CudaArgument::Kind::kTensorMap:

@@ -11,9 +11,17 @@
 #include "tests/codegen/cuda_emulator.h"
 
 // Constants of a linear that follow from others: kN, kK, kGrain.
-#define QUIRE_DERIVED                                              \
+#define QUIRE_STAGES                                               \
   constexpr bool kWholeStages = kGrain % 64 == 0 || kK % 256 == 0; \
   [[maybe_unused]] constexpr bool kStoresEights = kN % 8 == 0;
+
+// Of one that appends, and of one that does not.
+#define QUIRE_APPEND(layers, heads, d, dv, page_tokens)                                \
+  constexpr int kAppendLayers = layers, kKvHeads = heads, kKeyDim = d, kValueDim = dv; \
+  constexpr int kPageTokens = page_tokens;
+#define QUIRE_DERIVED \
+  QUIRE_STAGES        \
+  QUIRE_APPEND(0, 1, 8, 8, 1)
 
 // Constants of a linear without an activation.
 #define QUIRE_NO_ACT                              \

@@ -79,6 +79,26 @@ TEST(CudaLinearCompileTest, NormsAndActivationsCompileWithoutSpills) {
   }
 }
 
+TEST(CudaLinearCompileTest, AppendsCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  // Of all layers' K and V; of queries, and heads of several sizes in pages of no power of two.
+  std::vector<LinearSpec> specs = {Spec(24576, 1024), Spec(1024 + 2 * 3 * (64 + 40), 576)};
+  specs[0].bias = true;
+  specs[0].append = {12, 16, 64, 64, 16};
+  specs[1].append = {2, 3, 64, 40, 24};
+  for (const LinearSpec& spec : specs) {
+    for (const Device& device : kDevices) {
+      const auto kernel = MakeCudaKernel(spec, device.limits);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      for (const CudaEntry& entry : (*kernel)->entries()) {
+        ExpectNoSpills(**nvrtc, entry, device.architecture);
+      }
+    }
+  }
+}
+
 TEST(CudaLinearCompileTest, BlockQuantisedWeightsCompileWithoutSpills) {
   const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
   if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();

@@ -24,10 +24,11 @@ std::string Describe(const CudaLaunch& launch) {
   std::string text = absl::StrCat(launch.entry, " x", launch.grid, ":");
   for (const CudaArgument& argument : launch.arguments) {
     absl::StrAppend(&text, " ",
-                    argument.kind == CudaArgument::Kind::kOperand     ? "operand "
-                    : argument.kind == CudaArgument::Kind::kWorkspace ? "workspace "
-                    : argument.kind == CudaArgument::Kind::kTensorMap ? "map "
-                                                                      : "",
+                    argument.kind == CudaArgument::Kind::kOperand      ? "operand "
+                    : argument.kind == CudaArgument::Kind::kWorkspace  ? "workspace "
+                    : argument.kind == CudaArgument::Kind::kTensorMap  ? "map "
+                    : argument.kind == CudaArgument::Kind::kTokenSlots ? "slots "
+                                                                       : "",
                     argument.value);
   }
   return text;
@@ -71,6 +72,55 @@ TEST(CudaLinearLaunchTest, LaunchesOfAPlan) {
   EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
   spec.k = 68;
   EXPECT_EQ(MakeCudaKernel(spec, kHopper).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// Slots and the first two layers come last; without columns of its own there is no y.
+TEST(CudaLinearLaunchTest, LaunchesOfOneThatAppends) {
+  LinearSpec spec = Spec(6144, 4096);
+  spec.bias = true;
+  spec.append = {3, 8, 128, 128, 16};
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> all = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(Describe((*all)->Launches(1).launches[0]),
+            "0 x132: operand 0 operand 1 operand 2 operand -1 operand -1 workspace 0 1 0 slots 0 "
+            "operand 3 operand 4");
+  EXPECT_EQ(Describe((*all)->Launches(512).launches[0]),
+            "6 x128: map 0 map 1 operand 2 operand -1 operand -1 workspace 0 512 128 6144 4096 "
+            "slots 0 operand 3 operand 4");
+  spec.append->layers = 1;
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> one = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(Describe((*one)->Launches(1).launches[0]),
+            "0 x132: operand 0 operand 1 operand 2 operand -1 operand 4 workspace 0 1 0 slots 0 "
+            "operand 3 operand 3");
+  spec.y = DType::kF32;
+  EXPECT_THAT(MakeCudaKernel(spec, kHopper).status().message(),
+              HasSubstr("allowed: append with y=f16, bf16"));
+}
+
+// Where a library computes sums, a row kernel appends them, and the body the rest, from their rows'
+// slots on.
+TEST(CudaLinearLaunchTest, ALibrarysSumsAreAppended) {
+  LinearSpec spec = Spec(512, 512);
+  spec.append = {1, 2, 64, 64, 16};
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel =
+      MakeCudaKernel(spec, kHopper.Portable());
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  (*kernel)->UseLibrary();
+  const std::vector<CudaLaunch> launches = (*kernel)->Launches(1100).launches;
+  ASSERT_EQ(launches.size(), 5u);
+  const auto slots = [](const CudaLaunch& launch) {
+    for (const CudaArgument& argument : launch.arguments) {
+      if (argument.kind == CudaArgument::Kind::kTokenSlots) return argument.offset;
+    }
+    return int64_t{-1};
+  };
+  EXPECT_EQ(slots(launches[1]), 0);
+  EXPECT_EQ(slots(launches[3]), kCudaLibraryRows * 4);
+  EXPECT_EQ(slots(launches[4]), 2 * kCudaLibraryRows * 4);
+  // y has the first half of the columns.
+  EXPECT_EQ(launches[4].arguments[4].offset, 2 * kCudaLibraryRows * 256 * 2);
+  EXPECT_THAT(Describe(launches[3]), HasSubstr("operand 2 operand 2 operand 3 slots"));
 }
 
 // Few rows: one launch. More: the norm before; between few and many, the activation after.

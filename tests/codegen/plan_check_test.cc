@@ -171,6 +171,47 @@ TEST(KernelCheckTest, KernelsThatKnowPagesAppendWholeLayers) {
   EXPECT_THAT(CheckKernels(target, *plan.model).message(), HasSubstr("other pages"));
 }
 
+TEST(KernelCheckTest, ALinearAppendsToLayersThatFollowEachOther) {
+  plan::PlanT plan = TinyPlan();
+  plan::TargetT& target = *plan.targets[0];
+  target.name = "cuda";
+  for (int i = 0; i < 3; ++i) {
+    target.kv_layers.push_back(std::make_unique<plan::KvLayerT>());
+    plan::KvLayerT& layer = *target.kv_layers.back();
+    layer.layer = i;
+    layer.heads = 1;
+    layer.k_dim = layer.v_dim = 8;
+    layer.dtype = std::string("f32");
+  }
+  target.weights.push_back(testing::MakeSlot("kv", "f32", {32, 16}));
+  target.kernels.push_back(std::make_unique<plan::KernelT>());
+  const std::string linear = "linear n=32 k=16 w=f32 x=f32 y=f32 bias=0 residual=0 layout=rows";
+  SetSpec(plan, 3, linear + " append=2 heads=1 d=8 dv=8 page=16");
+  const auto weight = static_cast<uint32_t>(target.weights.size() - 1);
+  const auto layer = [](uint32_t i) { return Operand(OperandKind::KvLayer, i); };
+  const Operand x(OperandKind::Buffer, 0);
+  target.programs[0]->launches.push_back(testing::MakeLaunch(
+      "kv", 3, "T", {x, Operand(OperandKind::Weight, weight), layer(1), layer(2)}, {}));
+  const auto message = [&] { return std::string(CheckKernels(target, *plan.model).message()); };
+  EXPECT_EQ(message(), "");
+  Launch(plan, 3).inputs[3] = layer(1);
+  EXPECT_THAT(message(), HasSubstr("its KV layers do not follow each other in one cache"));
+  Launch(plan, 3).inputs[3] = x;
+  EXPECT_THAT(message(), HasSubstr("an operand is not a KV layer"));
+  Launch(plan, 3).inputs[3] = layer(2);
+  target.kv_layers[2]->heads = 2;
+  EXPECT_THAT(message(), HasSubstr("KV layer 2 has other heads than its kernel"));
+  target.kv_layers[2]->heads = 1;
+  Launch(plan, 3).rows = std::string("R");
+  EXPECT_NE(message(), "");
+  Launch(plan, 3).rows = std::string("T");
+  SetSpec(plan, 3, linear + " append=2 heads=1 d=8 dv=8 page=8");
+  EXPECT_THAT(message(), HasSubstr("its kernel has other pages"));
+  // What is not appended is y's.
+  SetSpec(plan, 3, linear + " append=1 heads=1 d=8 dv=8 page=16");
+  EXPECT_THAT(message(), HasSubstr("its kernel has 3 and 1"));
+}
+
 TEST(KernelCheckTest, KvLayersMustFitTheirKernels) {
   plan::PlanT plan = TinyPlan();
   plan::TargetT& target = *plan.targets[0];

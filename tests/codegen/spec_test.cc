@@ -23,7 +23,10 @@ TEST(SpecTest, CanonicalTextIsWhatParsingAndPrintingGive) {
         linear + " quantize=row most=1200 row_scales=1", linear + " quantize=16 most=0 act=silu",
         linear + " norm=layer eps=0.5 offset=0 norm_w=none norm_b=none quantize=scale most=0",
         linear + " act=silu", linear + " act=gelu", linear + " act=gelu_quick",
-        linear + " act=tanh", linear + " act=sigmoid gated=1"}) {
+        linear + " act=tanh", linear + " act=sigmoid gated=1",
+        linear + " append=1 heads=1 d=8 dv=8 page=16",
+        linear + " norm=rms eps=0.5 offset=0 norm_w=none norm_b=none append=1 heads=1 d=8 dv=8 "
+                 "page=1"}) {
     const auto spec = ParseSpec(text);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(SpecText(*spec), text);
@@ -73,10 +76,20 @@ TEST(SpecTest, RefusesWhatNoKernelIsFor) {
         linear + " norm=layer eps=0 offset=1 norm_w=f32 norm_b=f32",
         linear + " norm=rms eps=0 offset=0 norm_w=q8_0 norm_b=none",
         linear + " norm=rms offset=0 norm_w=f32 norm_b=none",
-        linear + " norm=mean eps=0 offset=0 norm_w=f32 norm_b=none", linear + " eps=0",
-        linear + " act=swish", linear + " gated=1", residual + " act=silu",
-        std::string(kAttention) + " x=q8_0", std::string(kAttention) + " y=f32",
-        std::string("row page=0 ") + kRow, std::string("row pages=16 ") + kRow,
+        linear + " norm=mean eps=0 offset=0 norm_w=f32 norm_b=none",
+        linear + " eps=0",
+        linear + " act=swish",
+        linear + " gated=1",
+        residual + " act=silu",
+        linear + " append=1",
+        linear + " append=1 heads=1 d=4 dv=8 page=16",
+        linear + " append=2 heads=1 d=8 dv=8 page=16",
+        residual + " append=1 heads=1 d=8 dv=8 page=1",
+        linear + " act=silu append=1 heads=1 d=8 dv=8 page=1",
+        std::string(kAttention) + " x=q8_0",
+        std::string(kAttention) + " y=f32",
+        std::string("row page=0 ") + kRow,
+        std::string("row pages=16 ") + kRow,
         std::string("rows ") + kRow}) {
     EXPECT_EQ(ParseSpec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }

@@ -187,7 +187,10 @@ class PlanExecutor {
     if (spec.norm.has_value() && spec.norm->weight.has_value()) names.push_back("nw");
     if (spec.norm.has_value() && spec.norm->bias.has_value()) names.push_back("nb");
     if (spec.quantize.has_value() && spec.quantize->has_scale) names.push_back("xs");
-    if (launch.inputs.size() != names.size()) return absl::InternalError("number of inputs");
+    const int64_t layers = spec.append.has_value() ? spec.append->layers : 0;
+    if (launch.inputs.size() != names.size() + static_cast<size_t>(layers)) {
+      return absl::InternalError("number of inputs");
+    }
     std::map<std::string, Tensor> values;
     for (size_t i = 0; i < names.size(); ++i) {
       QUIRE_ASSIGN_OR_RETURN(values[names[i]], Read(launch.inputs[i]));
@@ -232,8 +235,42 @@ class PlanExecutor {
       Store(spec.y, absl::MakeSpan(y.values));
       QUIRE_ASSIGN_OR_RETURN(y, Activate(spec, std::move(y)));
     }
-    WriteBuffer(launch.outputs[0].index(), std::move(y));
+    if (spec.append.has_value()) {
+      const auto first_layer = launch.inputs.end() - static_cast<ptrdiff_t>(layers);
+      for (int64_t i = 0; i < layers; ++i) {
+        AppendLayer(*spec.append, i, first_layer[static_cast<ptrdiff_t>(i)].index(), y);
+      }
+      y = Columns(y, 0, spec.y_columns());
+    }
+    if (spec.y_columns() > 0) WriteBuffer(launch.outputs[0].index(), std::move(y));
     return absl::OkStatus();
+  }
+
+  static Tensor Columns(const Tensor& matrix, int64_t begin, int64_t end) {
+    Tensor columns;
+    columns.extents = {matrix.extent(0), end - begin};
+    for (int64_t row = 0; row < matrix.extent(0); ++row) {
+      const auto first = matrix.values.begin() + row * matrix.extent(1);
+      columns.values.insert(columns.values.end(), first + begin, first + end);
+    }
+    return columns;
+  }
+
+  // K and V of the `number`th layer, from the last columns of `product`.
+  void AppendLayer(const AppendSpec& append, int64_t number, uint32_t layer,
+                   const Tensor& product) {
+    int64_t begin =
+        product.extent(1) - append.columns() + number * append.heads * (append.d + append.dv);
+    for (const char* slot : {"k", "v"}) {
+      const int64_t dim = *slot == 'k' ? append.d : append.dv;
+      Tensor rows = Columns(product, begin, begin + append.heads * dim);
+      begin += append.heads * dim;
+      Store(*ParseDType(target_.kv_layers[layer]->dtype), absl::MakeSpan(rows.values));
+      Tensor& cached = cache_[{layer, slot}];
+      if (Before(layer) == 0) cached.values.clear();
+      cached.values.insert(cached.values.end(), rows.values.begin(), rows.values.end());
+      cached.extents = {Before(layer) + rows.extent(0), append.heads, dim};
+    }
   }
 
   absl::StatusOr<Tensor> Activate(const LinearSpec& spec, Tensor y) {

@@ -173,7 +173,35 @@ class FakeKernels {
       own.args["x"] = Stored(results[0], spec.y);
       results = Interpret(CudaLinearActRows(spec).func, own);
     }
-    if (!results.empty()) Write(results[0], spec.y, Pointer(4));
+    if (results.empty()) return;
+    if (spec.append.has_value()) return AppendColumns(spec, results[0]);
+    Write(results[0], spec.y, Pointer(4));
+  }
+
+  // Of a product: its first columns to y, the others to pages. The last arguments: slots, page 0 of
+  // the first layer and of the second.
+  void AppendColumns(const LinearSpec& spec, const Tensor& product) {
+    const AppendSpec& append = *spec.append;
+    const size_t last = launch_.arguments.size();
+    const auto* slots = Pointer<const int32_t>(last - 3);
+    const int64_t distance = Pointer(last - 1) - Pointer(last - 2), y_columns = spec.y_columns();
+    const int64_t keys = append.heads * append.d, columns = append.heads * (append.d + append.dv);
+    for (int64_t i = 0; i < product.elements(); ++i) {
+      const int64_t row = i / spec.n, appended = i % spec.n - y_columns;
+      const double value = product.values[static_cast<size_t>(i)];
+      if (appended < 0) {
+        WriteOne(value, spec.y, Pointer(4) + (row * y_columns + i % spec.n) * 2);
+        continue;
+      }
+      if (slots[row] < 0) continue;
+      const int64_t page = slots[row] / append.page_tokens, token = slots[row] % append.page_tokens;
+      const bool is_v = appended % columns >= keys;
+      const int64_t dim = is_v ? append.dv : append.d;
+      const int64_t column = appended % columns - (is_v ? keys : 0);
+      const int64_t at = (page * columns + (is_v ? keys : 0)) * append.page_tokens +
+                         (column / dim * append.page_tokens + token) * dim + column % dim;
+      WriteOne(value, spec.y, Pointer(last - 2) + appended / columns * distance + at * 2);
+    }
   }
 
   // Arguments: those of the function, a layer for each append, the results; then the rows' slots if

@@ -2,9 +2,16 @@
 //
 // Constants expected: Element (Bf16 or F16, of x and the weight), Output (Bf16, F16 or F32, of y
 // and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a
-// stage), kWeightIsWritten (by the grid before, that is), kSharedBytes. Bodies for many rows serve
-// every n and k, and add a residual where its pointer is not null; those for few are made for one
-// linear (linear_columns.cuh).
+// stage), kWeightIsWritten (by the grid before, that is), kSharedBytes; kAppendLayers, kKvHeads,
+// kKeyDim, kValueDim and kPageTokens, of what goes to pages. Bodies for many rows serve every n and
+// k, and add a residual where its pointer is not null; those for few are made for one linear
+// (linear_columns.cuh).
+//
+// Columns: of a linear that appends to the KV cache the last go to pages and not to y, which has
+// the others: of kAppendLayers layers one after another K [kKvHeads, kKeyDim], then V [kKvHeads,
+// kValueDim]. A page of a layer has K [kKvHeads, kPageTokens, kKeyDim], then V likewise. There is
+// no residual then. A row whose slot is negative, which is of padding, appends nothing. Eight
+// columns from a multiple of 8 on go to one place.
 //
 // Arithmetic, the same bits in every kernel, for every number of rows: K is cut into kParts parts
 // at multiples of kGrain, 16 or the block of a block-quantised weight; each part is one chain of
@@ -39,15 +46,57 @@ struct LinearOperands {
   const Element* weight;   // [n, k]; of a gated linear [2 n, k]
   const float* bias;       // [n], or [2 n]; or null
   const Output* residual;  // [rows, n], or null
-  Output* y;               // [rows, n]
+  Output* y;               // [rows, n], or those of n that are not appended
   uint8_t* workspace;      // read and written where a tile is cut
   int rows;
   int whole_tiles;    // of bodies with tiles (linear_units.cuh)
   int n, k;           // of the weight
   int first_row = 0;  // of bodies for few rows
-  const void *norm_weight = nullptr, *norm_bias = nullptr;  // of those that norm x
+  const void *norm_weight = nullptr, *norm_bias = nullptr;    // of those that norm x
   const float *x_scales = nullptr, *weight_scales = nullptr;  // of 8-bit numbers (linear_e4m3.cuh)
+  // Of what appends: each row's page * kPageTokens + place in it; page 0 of the first layer, and of
+  // the second if there is one: others follow at the same distance.
+  const int* slots = nullptr;
+  Output *pages = nullptr, *next_pages = nullptr;
 };
+
+constexpr bool kAppends = kAppendLayers > 0;
+constexpr int kLayerColumns = kKvHeads * (kKeyDim + kValueDim);
+constexpr int kAppendColumns = kAppendLayers * kLayerColumns;
+
+DEVICE LinearOperands Appending(LinearOperands operands, const int* slots, Output* pages,
+                                Output* next_pages) {
+  operands.slots = slots;
+  operands.pages = pages;
+  operands.next_pages = next_pages;
+  return operands;
+}
+
+// Where column `column` of those that are appended lies for a slot that is not negative.
+DEVICE Output* PageElement(const LinearOperands& operands, int slot, int column) {
+  constexpr int kKeys = kKvHeads * kKeyDim;
+  const int layer = column / kLayerColumns, in_layer = column % kLayerColumns;
+  const int page = slot / kPageTokens, token = slot % kPageTokens;
+  const bool is_value = in_layer >= kKeys;
+  const int in_row = is_value ? in_layer - kKeys : in_layer;
+  const int dim = is_value ? kValueDim : kKeyDim;
+  const int head = is_value ? in_row / kValueDim : in_row / kKeyDim;
+  return operands.pages + layer * (operands.next_pages - operands.pages) +
+         int64_t{page} * (kPageTokens * kLayerColumns) + (is_value ? kPageTokens * kKeys : 0) +
+         (head * (kPageTokens - 1) + token) * dim + in_row;
+}
+
+// Where column `n` of row `row` goes, or null.
+DEVICE Output* OutputAt(const LinearOperands& operands, int row, int n) {
+  const int columns = operands.n - kAppendColumns;  // of y
+  if constexpr (kAppends) {
+    if (n >= columns) {
+      const int slot = operands.slots[row];
+      return slot < 0 ? nullptr : PageElement(operands, slot, n - columns);
+    }
+  }
+  return operands.y + int64_t{row} * columns + n;
+}
 
 // Before the weight is read.
 DEVICE void WaitForWeight() {

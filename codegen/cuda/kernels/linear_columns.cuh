@@ -163,12 +163,13 @@ struct LinearColumns {
       for (int i = 0; i < kFinishes; ++i) {
         if (!Has(i)) continue;
         const float* element = sums + (x_row + kFinishedRows * i) * kSumStride + n % kTileColumns;
-        Output& y = operands.y[At(operands, i)];
+        Output* y = OutputAt(operands, operands.first_row + x_row + kFinishedRows * i, n);
+        if (kAppends && y == nullptr) continue;
         if constexpr (kHasAct) {
-          y = FinishAct(TotalOf(element), bias, kGated ? TotalOf(element + kTileColumns) : 0,
-                        gated_bias);
+          *y = FinishAct(TotalOf(element), bias, kGated ? TotalOf(element + kTileColumns) : 0,
+                         gated_bias);
         } else {
-          y = Finish(TotalOf(element), bias, residual[i]);
+          *y = Finish(TotalOf(element), bias, residual[i]);
         }
       }
     }

@@ -143,7 +143,7 @@ DEVICE void GatherTile(float (&values)[4][2]) {
   }
 }
 
-// Finishes and stores eight columns from `n` of one row; nothing outside y.
+// Finishes and stores eight columns from `n` of one row; nothing outside y and pages.
 DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
                        const float (&values)[4][2]) {
   if (row >= operands.rows || n >= operands.n) return;
@@ -153,6 +153,8 @@ DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
       Output values[8];
     };
     Eight residual = {}, y;
+    Output* to = OutputAt(operands, row, n);
+    if (kAppends && to == nullptr) return;
     if (operands.residual != nullptr) {
       residual = *reinterpret_cast<const Eight*>(operands.residual + element);
     }
@@ -161,7 +163,7 @@ DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
       y.values[e] = Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
                            ToFloat(residual.values[e]));
     }
-    *reinterpret_cast<Eight*>(operands.y + element) = y;
+    *reinterpret_cast<Eight*>(to) = y;
   } else {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {

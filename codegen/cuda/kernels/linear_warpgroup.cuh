@@ -21,12 +21,12 @@
 // Measured:  on an H200, shares of cuBLAS's speed: 256 rows of the weight 0.93 to 0.98 at 4096 rows
 //            of x and more where they fill the rounds, 192 (chained) 0.93 to 0.95; 128 the better
 //            one for few tiles; 64 and 96 for up to 128 rows of x. 256 chained take 1.4% less time
-//            after rests, but up to 8% more back to back, where power is short. No gain: clusters of
-//            two and four blocks that share rows of x by multicast (0.99 to 1.04 of the time from 128
-//            to 16384 rows, and 1.3 where they arrive at each other's barriers by .release.cluster,
-//            which is a fence of all memory); a further warpgroup that stores, or has activations,
-//            while the next tile's products run (1.06 to 1.2: its warps share the issue slots, and
-//            its buffer takes a stage).
+//            after rests, but up to 8% more back to back, where power is short. No gain: clusters
+//            of two and four blocks that share rows of x by multicast (0.99 to 1.04 of the time
+//            from 128 to 16384 rows, and 1.3 where they arrive at each other's barriers by
+//            .release.cluster, which is a fence of all memory); a further warpgroup that stores, or
+//            has activations, while the next tile's products run (1.06 to 1.2: its warps share the
+//            issue slots, and its buffer takes a stage).
 #ifndef QUIRE_LINEAR_WARPGROUP_CUH_
 #define QUIRE_LINEAR_WARPGROUP_CUH_
 
@@ -45,6 +45,7 @@ struct LinearWarpgroup {
   static constexpr int kThreadSums = kTileRows / 2;
   static constexpr int kHalves = kGated ? 2 : 1, kTileColumns = kTileRows / kHalves;  // of y
   static_assert(!kGated || kStoresEights, "rows of the weight in pairs of eight");
+  static_assert(!kAppends || (kStoresEights && !kHasAct), "eight columns go to one place");
   static constexpr int kWarps = kWarpgroupThreads / kWarpThreads;
 
   // A thread's totals: the first in registers, those for which there are none in shared memory.
@@ -145,6 +146,8 @@ struct LinearWarpgroup {
     int rows, n;      // from row `r` on; the chunk's first column, in run 0
     int64_t element;  // its first in y
     int lane, r, chunk, columns;
+    int y_columns;                          // those of `columns` that are not appended
+    int slots[kAppends ? kLaneChunks : 1];  // of the lane's rows
 
     DEVICE Runs(const LinearOperands& all, uint8_t* of_warp, int row, int column)
         : operands(all), staged(of_warp) {
@@ -154,7 +157,15 @@ struct LinearWarpgroup {
       rows = operands.rows - row - r;
       n = column + chunk * kChunkElements;
       columns = operands.n / kHalves;
-      element = int64_t{row + r} * columns + n;
+      y_columns = columns - kAppendColumns;
+      element = int64_t{row + r} * y_columns + n;
+      if constexpr (kAppends) {
+#pragma unroll
+        for (int i = 0; i < kLaneChunks; ++i) {
+          slots[i] = -1;
+          if (i * kRowStep < rows) slots[i] = operands.slots[row + r + i * kRowStep];
+        }
+      }
     }
     // Units of 16 bytes are swizzled, so that those of the rows that are used together lie in
     // different banks.
@@ -177,7 +188,7 @@ struct LinearWarpgroup {
       return i * kRowStep < rows ? columns - n - run * kRunColumns : 0;
     }
     DEVICE int64_t Element(int run, int i) const {
-      return element + int64_t{i * kRowStep} * columns + run * kRunColumns;
+      return element + int64_t{i * kRowStep} * y_columns + run * kRunColumns;
     }
     DEVICE Chunk Residual(int run, int i) const {
       Chunk words = {};
@@ -187,9 +198,16 @@ struct LinearWarpgroup {
       return words;
     }
     DEVICE void Store(int run, int i) const {
-      const int count = Count(run, i);
+      bool is_there = Count(run, i) > 0;
       Output* to = operands.y + Element(run, i);
-      if (count > 0) *reinterpret_cast<Chunk*>(to) = Staged(i);
+      if constexpr (kAppends) {
+        const int appended = n + run * kRunColumns - y_columns;
+        if (appended >= 0) {
+          is_there = is_there && slots[i] >= 0;
+          to = PageElement(operands, slots[i], appended);
+        }
+      }
+      if (is_there) *reinterpret_cast<Chunk*>(to) = Staged(i);
     }
     // This lane's biases of a run whose first column is `column`: two of each tile of 8 columns.
     struct alignas(8) Biases {
