@@ -57,9 +57,9 @@ int64_t WarpgroupSharedBytes(const LinearSpec& spec, const CudaLinearConfig& con
   const int64_t ring = config.stages * (stage + 8 * kBarriers) + 4 * kConsumers;
   const int64_t shared_sums = 32 * std::max(0, config.tile_rows / 2 - kKeptSums) * 4;
   const LinearSpec body = CudaLinearBodySpec(spec, config);
-  const bool stores_lines = body.n % 8 == 0 && body.y != DType::kF32 &&
-                            (body.gated ? config.tile_rows / 2 : config.tile_rows) % 128 == 0;
-  const int64_t run = 16 * RowBytes(body.y, stores_lines ? 64 : 32);
+  const int columns = body.gated ? config.tile_rows / 2 : config.tile_rows;
+  const bool stores_lines = body.n % 8 == 0 && body.y != DType::kF32 && columns % 128 == 0;
+  const int64_t run = 16 * RowBytes(body.y, stores_lines ? 64 : columns % 32 == 0 ? 32 : 16);
   return DivideUp(ring, 16) * 16 + kWarps * std::max(run, shared_sums);
 }
 
@@ -214,6 +214,16 @@ absl::Status CheckSpec(const LinearSpec& spec) {
   return absl::UnimplementedError(absl::StrCat("cuda: ", SpecText(spec), "\n  allowed: ", allowed));
 }
 
+// Whether rounds of tiles of so many rows of the weight take much less time than those of 192 and
+// 256 for prompts of 512 tokens, which a text of their own has to be worth.
+bool FillsRoundsBetter(int tile_rows, int64_t n, int64_t multiprocessors) {
+  constexpr int64_t kTokenTiles = 512 / 128;
+  const auto time = [&](int64_t rows) {
+    return DivideUp(DivideUp(n, rows) * kTokenTiles, multiprocessors) * rows;
+  };
+  return 10 * time(tile_rows) <= 9 * std::min(time(192), time(256));
+}
+
 void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
                        std::vector<CudaLinearConfig>* configs) {
   if (limits.major == 9 && CudaLinearHasWholeStages(spec)) {
@@ -237,8 +247,10 @@ void AppendForManyRows(const LinearSpec& spec, const CudaLimits& limits,
     // and a text that has one takes long to compile.
     const bool has_act = spec.act != LinearAct::kNone, is_logits = spec.y == DType::kF32;
     if (!has_act || is_logits) add(128, 6);
-    if (!is_logits) add(192, 5);
-    if (!has_act && !is_logits) add(256, 4);
+    if (is_logits) return;
+    add(192, 5);
+    if (FillsRoundsBetter(224, n, multiprocessors)) add(224, 4);
+    if (!has_act) add(256, 4);
   } else {
     configs->push_back(TileConfig(128, 2, 6, limits.shared_bytes));
   }

@@ -85,6 +85,7 @@ size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKern
                                : tile_rows == 96  ? 148
                                : tile_rows == 128 ? 137
                                : tile_rows == 192 ? 195
+                               : tile_rows == 224 ? 226
                                                   : 258;
     const int64_t time = BestCut(spec, kernels[i], rows, multiprocessors).time * stage_time;
     if (time < best_time) {

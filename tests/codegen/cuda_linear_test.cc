@@ -144,7 +144,8 @@ TEST(CudaLinearTest, ConfigurationsByLengthOfRowsAndDevice) {
   EXPECT_EQ(Describe(Kernels(Spec(12288, 131072))), rest);
   // A gated activation in the body that has the product; another one not in narrow tiles.
   EXPECT_EQ(Describe(Kernels(FusedSpec())),
-            "few 4/2/11, few 8/2/9, narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + acting);
+            "few 4/2/11, few 8/2/9, narrow 16x192/8, narrow 32x192/7, narrow 64x192/6" + acting +
+                ", warpgroup 224/4");
   LinearSpec act = FusedSpec();
   act.gated = false;
   EXPECT_EQ(Describe(Kernels(act)),
@@ -245,7 +246,8 @@ TEST(CudaLinearTest, WarpgroupsTileByTheRoundsThatTilesTake) {
       {12288, 4096, 128, 96, 128, 128},   // one round
       {22016, 4096, 128, 192, 115, 115},  // one round
       {12288, 4096, 512, 192, 256, 256},  // two rounds
-      {22016, 4096, 512, 192, 460, 396},  // three rounds, and halves of 64 tiles
+      {22016, 4096, 512, 224, 396, 396},  // three rounds
+      {28672, 4096, 512, 128, 896, 896},  // seven rounds
       {4096, 4096, 512, 128, 128, 128},   // one round
       {4096, 11008, 4096, 256, 512, 512},
       {12288, 4096, 4096, 256, 1536, 1536},

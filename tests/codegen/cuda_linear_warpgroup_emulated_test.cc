@@ -98,6 +98,7 @@ TEST(CudaLinearWarpgroupEmulatedTest, RaggedEndsOfRowsAndColumns) {
   QUIRE_CASE(one_stage_a_part);
   RunTiles<one_stage_a_part::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
   RunTiles<one_stage_a_part::LinearWarpgroup<192, 5, true>, Operands>(TestCase{131}, 1, 192);
+  RunTiles<one_stage_a_part::LinearWarpgroup<224, 4, false>, Operands>(TestCase{131}, 2, 224);
   RunTiles<one_stage_a_part::LinearWarpgroup<256, 4, false>, Operands>(TestCase{131}, 1, 256);
   RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false>, Operands>(TestCase{131}, 3, 64);
   RunTiles<one_stage_a_part::LinearWarpgroup<96, 3, false>, Operands>(TestCase{131}, 2, 96);
@@ -173,9 +174,11 @@ TEST(CudaLinearWarpgroupEmulatedTest, NarrowAndGated) {
 TEST(CudaLinearWarpgroupEmulatedTest, ManyRowsAndGated) {
   using Short = gated::LinearWarpgroup<64, 3, false>;
   using Chained = gated::LinearWarpgroup<192, 3, true>;
+  using Short16 = gated::LinearWarpgroup<224, 3, false>;  // runs of 16 columns
   using Wide = gated::LinearWarpgroup<256, 3, false>;
   RunGated<Short>(131, 128, 64, Short::kUsedBytes, 3);
   RunGated<Chained>(131, 128, 192, Chained::kUsedBytes, 2);
+  RunGated<Short16>(70, 128, 224, Short16::kUsedBytes, 1);
   RunGated<Wide>(70, 128, 256, Wide::kUsedBytes, 1);
 }
 

@@ -195,6 +195,10 @@ struct WarpgroupProduct;
   QUIRE_NUMBERS_64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define QUIRE_NUMBERS_112                                                                      \
+  QUIRE_NUMBERS_96                                                                            \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+  "%111"
 #define QUIRE_NUMBERS_128                                                                        \
   QUIRE_NUMBERS_96                                                                               \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "     \
@@ -210,6 +214,7 @@ struct WarpgroupProduct;
 #define QUIRE_SUMS_48 QUIRE_SUMS_32, QUIRE_SUMS_FROM(32)
 #define QUIRE_SUMS_64 QUIRE_SUMS_32, QUIRE_SUMS_FROM(32), QUIRE_SUMS_FROM(48)
 #define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_FROM(64), QUIRE_SUMS_FROM(80)
+#define QUIRE_SUMS_112 QUIRE_SUMS_96, QUIRE_SUMS_FROM(96)
 #define QUIRE_SUMS_128 QUIRE_SUMS_96, QUIRE_SUMS_FROM(96), QUIRE_SUMS_FROM(112)
 
 // `a` is the text of the first operand, and `flags` of what follows the scales; the numbers are
@@ -241,6 +246,7 @@ QUIRE_WARPGROUP_PRODUCTS(64, 0, 32, "32", "33", "34")
 QUIRE_WARPGROUP_PRODUCTS(96, 0, 48, "48", "49", "50")
 QUIRE_WARPGROUP_PRODUCTS(128, 0, 64, "64", "65", "66")
 QUIRE_WARPGROUP_PRODUCTS(192, 0, 96, "96", "97", "98")
+QUIRE_WARPGROUP_PRODUCTS(224, 0, 112, "112", "113", "114")
 QUIRE_WARPGROUP_PRODUCTS(256, 0, 128, "128", "129", "130")
 QUIRE_WARPGROUP_PRODUCTS(8, 1, 4, "4", "5", "6")
 QUIRE_WARPGROUP_PRODUCTS(32, 1, 16, "16", "17", "18")

@@ -59,7 +59,7 @@ struct LinearWarpgroup {
   // Whole lines of 128 bytes where that was measured to take less time: not by tiles of 192 rows.
   static constexpr bool kStoresLines =
       kStoresEights && sizeof(Output) == 2 && kTileColumns % 128 == 0;
-  static constexpr int kRunColumns = kStoresLines ? 64 : 32;
+  static constexpr int kRunColumns = kStoresLines ? 64 : kTileColumns % 32 == 0 ? 32 : 16;
   static constexpr int kRunRowBytes = kRunColumns * sizeof(Output);
   static constexpr int kRunBytes = 16 * kRunRowBytes;
   static constexpr int kSharedSumBytes = kSharedSums * kWarpThreads * 4;
