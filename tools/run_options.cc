@@ -109,7 +109,7 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->expected(1)
       ->allow_extra_args(false);
   app->add_option("--prompt-file", options->prompt_files,
-                  "a file whose text is a prompt; may be given several times")
+                  "a file whose text is a prompt, - for standard input; may be given several times")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false)
@@ -123,8 +123,9 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
-  app->add_option("--source-file", options->source_files,
-                  "a file whose text is for the encoder; may be given several times")
+  app->add_option(
+         "--source-file", options->source_files,
+         "a file whose text is for the encoder, - for standard input; may be given several times")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false)
@@ -217,12 +218,18 @@ bool HasSource(const RunOptions& options) {
 std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
   const size_t prompts = options.prompts.size() + options.prompt_files.size() + options.ids.size();
   if (prompts == 0 && !HasSource(options)) {
-    return "no prompt\n  allowed: -p TEXT, --prompt-file FILE, --ids 1,2,3; with an encoder "
-           "--source TEXT, --source-file FILE, --source-ids 1,2,3";
+    return "no prompt\n  allowed: -p TEXT, --prompt-file FILE (- for standard input), --ids 1,2,3; "
+           "with an encoder --source TEXT, --source-file FILE, --source-ids 1,2,3";
   }
   if (prompts > 1 && HasSource(options)) {
     return "several prompts beside a source\n  allowed: one prompt, which every source's output "
            "begins with, or none";
+  }
+  const auto reads = [](const std::vector<std::string>& files) {
+    return std::count(files.begin(), files.end(), kStandardInput);
+  };
+  if (reads(options.prompt_files) + reads(options.source_files) > 1) {
+    return "- more than once\n  allowed: standard input as one prompt or source";
   }
   for (const std::string& text : options.stop) {
     if (text.empty()) return "--stop is empty\n  allowed: a text";

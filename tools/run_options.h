@@ -18,6 +18,8 @@ class App;
 
 namespace quire {
 
+constexpr char kStandardInput[] = "-";  // as a file of a prompt or a source
+
 struct RunOptions {
   SessionOptions session;
   std::vector<std::string> prompts, prompt_files, ids, stop;

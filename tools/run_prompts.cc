@@ -1,5 +1,7 @@
 #include "tools/run_prompts.h"
 
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,19 +13,37 @@
 namespace quire {
 namespace {
 
-absl::StatusOr<std::string> ReadText(const std::string& path, absl::string_view ids_flag) {
-  QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  const absl::Status text = CheckUtf8(path, file.text(), ids_flag);
-  if (text.ok()) return std::string(file.text());
-  return absl::InvalidArgumentError(text.message());  // the file is wrong, not the flag
+constexpr char kInputName[] = "standard input";
+
+absl::StatusOr<std::string> ReadStandardInput() {
+  std::string text;
+  char block[1 << 16];
+  while (const size_t count = std::fread(block, 1, sizeof(block), stdin)) text.append(block, count);
+  if (std::ferror(stdin) == 0) return text;
+  return absl::InvalidArgumentError(absl::StrCat(kInputName, ": cannot be read"));
+}
+
+// `name`: for messages.
+absl::StatusOr<std::string> ReadText(const std::string& path, const std::string& name,
+                                     absl::string_view ids_flag) {
+  std::string text;
+  if (path == kStandardInput) {
+    QUIRE_ASSIGN_OR_RETURN(text, ReadStandardInput());
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+    text = std::string(file.text());
+  }
+  const absl::Status valid = CheckUtf8(name, text, ids_flag);
+  if (valid.ok()) return text;
+  return absl::InvalidArgumentError(valid.message());  // the file is wrong, not the flag
 }
 
 // What the user gives for one member of a request: texts, files of them, or ids.
 struct Given {
   const char *label, *text_flag, *ids_flag;
   const std::vector<std::string>&texts, &files, &ids;
-  std::string Request::* text;
-  std::vector<int32_t> Request::* tokens;
+  std::string Request::*text;
+  std::vector<int32_t> Request::*tokens;
 };
 
 // `of` with each of them, one request each.
@@ -39,8 +59,9 @@ absl::StatusOr<std::vector<Prompt>> Each(const Given& given, const Request& of) 
   }
   for (const std::string& path : given.files) {
     Prompt* added = add();
-    added->label = path;
-    QUIRE_ASSIGN_OR_RETURN(added->request.*given.text, ReadText(path, given.ids_flag));
+    added->label = path == kStandardInput ? kInputName : path;
+    QUIRE_ASSIGN_OR_RETURN(added->request.*given.text,
+                           ReadText(path, added->label, given.ids_flag));
   }
   for (const std::string& text : given.ids) {
     QUIRE_ASSIGN_OR_RETURN(add()->request.*given.tokens, ParseIds(given.ids_flag, text));

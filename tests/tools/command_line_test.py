@@ -117,6 +117,10 @@ class UsageTest(QuireTest):
             self.error(verb, code=USAGE)
         self.assertIn("--prompt-file", self.error("run", "x.qplan", code=USAGE))
 
+    def test_standard_input_is_one_prompt(self):
+        for flag in ("--prompt-file", "--source-file"):
+            self.assertIn("- more than once", self.error("run", "x.qplan", "--prompt-file", "-", flag, "-", code=USAGE))
+
     def test_help_and_version_are_data(self):
         out, err = self.quire("--version")
         self.assertRegex(out, r"^\d+\.\d+\.\d+\n$")

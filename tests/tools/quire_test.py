@@ -22,10 +22,10 @@ class QuireTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
 
-    def quire(self, *arguments, code=OK, **options):
+    def quire(self, *arguments, code=OK, stdin="", **options):
         """Runs quire in the test's folder, checks the exit code, and returns (stdout, stderr)."""
         done = subprocess.run([QUIRE, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, **options)
+                              input=stdin, **options)
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
         if code != OK:
             self.assertRegex(done.stderr, r"(?m)^error: ", arguments)

@@ -55,6 +55,14 @@ class RunTest(QuireTest):
         labels = [line for line in out.splitlines() if line.startswith("=== ")]
         self.assertEqual(labels, ["=== prompt 1", "=== prompt 2", "=== third.txt"])
 
+    def test_a_prompt_comes_through_a_pipe(self):
+        given, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8")
+        piped, _ = self.quire("run", "story.qplan", "--prompt-file=-", "-n", "8", stdin=PROMPTS[0])
+        self.assertEqual(piped, given)
+        out, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "--prompt-file", "-", "-n", "4", stdin=PROMPTS[1])
+        labels = [line for line in out.splitlines() if line.startswith("=== ")]
+        self.assertEqual(labels, ["=== prompt 1", "=== standard input"])
+
     def test_chunks_threads_and_memory_change_nothing(self):
         prompt = " ".join(PROMPTS)
         whole = self.run_json("-p", prompt, "-n", "24", "--logprobs")["results"]
