@@ -30,6 +30,8 @@ void Planned::Enqueue(const CudaLaunches& launches, const std::vector<CuDevicePt
       } else if (argument.kind == CudaArgument::Kind::kTensorMap) {
         const CudaTensorMap& map = launch.tensor_maps[static_cast<size_t>(argument.value)];
         arguments.Add(gpu_.Encode(map, address(map.base)));
+      } else if (argument.kind == CudaArgument::Kind::kTokenSlots) {
+        arguments.Add(slots_ + static_cast<CuDevicePtr>(argument.offset));
       } else {
         arguments.Add(address(argument));
       }

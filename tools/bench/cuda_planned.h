@@ -20,6 +20,8 @@ class Planned {
   CudaLaunches Launches(int64_t rows) const { return kernel_->Launches(rows); }
   // `cubins`: of its entries, in order.
   void Load(const std::string* cubins);
+  // Where rows are appended: of launches from here on.
+  void SetSlots(CuDevicePtr slots) { slots_ = slots; }
 
   // `operands`: of the plan's launch, inputs then outputs.
   void Enqueue(const CudaLaunches& launches, const std::vector<CuDevicePtr>& operands,
@@ -36,6 +38,7 @@ class Planned {
   const Gpu& gpu_;
   const std::unique_ptr<CudaKernel> kernel_;
   std::vector<CuFunction> functions_;
+  CuDevicePtr slots_ = 0;
 };
 
 // Compiles and loads all, on all cores.
