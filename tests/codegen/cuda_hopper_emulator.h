@@ -2,12 +2,15 @@
 //
 // As late as synchronisation allows: a box lands at a random time, a product runs when it is waited
 // for and reads its operands then. What threads wrote to shared memory, or copied there without
-// boxes, products see only once it was fenced; by which thread, is not checked.
+// boxes, products see only once it was fenced, and no box may come there before; by which thread,
+// is not checked.
 #ifndef QUIRE_TESTS_CODEGEN_CUDA_HOPPER_EMULATOR_H_
 #define QUIRE_TESTS_CODEGEN_CUDA_HOPPER_EMULATOR_H_
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "tests/codegen/cuda_emulator.h"
 
@@ -59,85 +62,93 @@ struct TensorMap {
 inline void PrefetchMap(const TensorMap&) {}
 // Where a byte of operands and boxes lies: chunks of 16 bytes are swizzled by the 128 they are in.
 inline uint32_t Swizzled(uint32_t address) { return address ^ (address / 128 % 8 * 16); }
-inline void CheckBox(uint32_t to, const TensorMap& map) {
-  const auto* base = static_cast<const uint8_t*>(map.base);
-  if (base >= block->prior_begin && base < block->prior_end && !block->current->prior_grid_done) {
-    Fail("copies what the prior grid may not have written yet");
-  }
-  if (to % 1024 != 0) Fail("box is not aligned");
+// 16 bytes of a box, that begin at `to`: of the matrix at `column`, `row`, or zeros.
+struct Chunk {
+  uint32_t to;
+  int64_t column, row;
+};
+inline uint8_t* ChunkAt(const Chunk& chunk) { return At(Swizzled(chunk.to)); }
+inline uint8_t* Fenced(const uint8_t* shared) {
+  return block->fenced.data() + (shared - block->shared);
 }
-// 16 bytes of the matrix, or zeros, to the chunk that begins at `to`.
-inline void LandChunk(uint32_t to, const TensorMap& map, int64_t column, int64_t row) {
-  uint8_t* chunk = At(Swizzled(to));
-  for (int64_t c = column; c < column + 8; ++c, chunk += 2) {
-    const bool there = row >= 0 && row < map.rows && c < map.columns;
-    std::memset(chunk, 0, 2);
-    if (there) {
-      std::memcpy(chunk, static_cast<const uint8_t*>(map.base) + (row * map.columns + c) * 2, 2);
-    }
-  }
-  std::memcpy(block->fenced.data() + (chunk - 16 - block->shared), chunk - 16, 16);
+// What threads wrote to where a box comes may come after it, unless it was fenced before.
+inline void CheckFenced(const Chunk& chunk) {
+  const uint8_t* at = ChunkAt(chunk);
+  if (std::memcmp(at, Fenced(at), 16) != 0) Fail("a box comes to what was written and not fenced");
 }
-inline void LandBytes(uint32_t address, int64_t bytes) {
+inline void LandChunk(const Chunk& chunk, const TensorMap& map) {
+  CheckFenced(chunk);
+  uint8_t* to = ChunkAt(chunk);
+  for (int i = 0; i < 8; ++i) {
+    const int64_t column = chunk.column + i;
+    const bool there = chunk.row >= 0 && chunk.row < map.rows && column < map.columns;
+    std::memset(to + 2 * i, 0, 2);
+    if (!there) continue;
+    const int64_t from = (chunk.row * map.columns + column) * 2;
+    std::memcpy(to + 2 * i, static_cast<const uint8_t*>(map.base) + from, 2);
+  }
+  std::memcpy(Fenced(to), to, 16);
+}
+inline void LandBytes(uint32_t address, size_t bytes) {
   PhaseBarrier& barrier = BarrierAt(address);
   barrier.pending_bytes -= static_cast<int>(bytes);
   EndPhases(barrier);
 }
+inline void CopyChunks(const TensorMap& map, const std::vector<Chunk>& chunks, uint32_t barrier) {
+  const auto* base = static_cast<const uint8_t*>(map.base);
+  if (base >= block->prior_begin && base < block->prior_end && !block->current->prior_grid_done) {
+    Fail("copies what the prior grid may not have written yet");
+  }
+  if (chunks.at(0).to % 1024 != 0) Fail("box is not aligned");
+  for (const Chunk& chunk : chunks) CheckFenced(chunk);
+  block->late.push_back([=] {
+    for (const Chunk& chunk : chunks) LandChunk(chunk, map);
+    LandBytes(barrier, chunks.size() * 16);
+  });
+}
+// Of a box of 64 columns whose rows are row_at(r) of the matrix.
+template <typename RowAt>
+std::vector<Chunk> BoxOf(uint32_t to, const TensorMap& map, int column, RowAt row_at) {
+  std::vector<Chunk> chunks;
+  for (int r = 0; r < map.box_rows; ++r) {
+    for (int c = 0; c < 64; c += 8) {
+      chunks.push_back({to + static_cast<uint32_t>(r * 128 + c * 2), column + c, row_at(r)});
+    }
+  }
+  return chunks;
+}
 template <bool kOnce = false>
 inline void CopyBox(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
-  CheckBox(to, map);
-  block->late.push_back([=] {
-    for (int r = 0; r < map.box_rows; ++r) {
-      for (int c = 0; c < 64; c += 8) {
-        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c, row + r);
-      }
-    }
-    LandBytes(barrier, map.box_rows * 128);
-  });
+  CopyChunks(map, BoxOf(to, map, column, [&](int r) { return int64_t{row} + r; }), barrier);
 }
 inline void CopyBlocks(uint32_t to, const TensorMap& map, int column, int row, int block_at,
                        uint32_t barrier) {
-  CheckBox(to, map);
-  block->late.push_back([=] {
-    for (int r = 0; r < map.box_rows; ++r) {
-      const int in_block = row + r % map.box_block_rows;
-      const int64_t from = (block_at + r / map.box_block_rows) * map.block_rows + in_block;
-      for (int c = 0; c < 64; c += 8) {
-        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c,
-                  in_block < map.block_rows ? from : -1);
-      }
-    }
-    LandBytes(barrier, map.box_rows * 128);
-  });
+  const auto row_at = [&](int r) {
+    const int in_block = row + r % map.box_block_rows;
+    const int64_t from = (block_at + r / map.box_block_rows) * map.block_rows + in_block;
+    return in_block < map.block_rows ? from : -1;
+  };
+  CopyChunks(map, BoxOf(to, map, column, row_at), barrier);
 }
 inline void CopyRowGroups(uint32_t to, const TensorMap& map, int row, uint32_t barrier) {
-  CheckBox(to, map);
   if (row % 8 != 0 || map.box_rows % 8 != 0 || map.columns % 64 != 0) Fail("not a box of groups");
-  block->late.push_back([=] {
-    for (int r = 0; r < map.box_rows; ++r) {
-      for (int64_t c = 0; c < map.columns; c += 8) {
-        const int64_t at = r / 8 * 8 * map.columns * 2 + c / 64 * 1024 + r % 8 * 128 + c % 64 * 2;
-        LandChunk(to + static_cast<uint32_t>(at), map, c, row + r);
-      }
+  std::vector<Chunk> chunks;
+  for (int r = 0; r < map.box_rows; ++r) {
+    for (int64_t c = 0; c < map.columns; c += 8) {
+      const int64_t at = r / 8 * 8 * map.columns * 2 + c / 64 * 1024 + r % 8 * 128 + c % 64 * 2;
+      chunks.push_back({to + static_cast<uint32_t>(at), c, int64_t{row} + r});
     }
-    LandBytes(barrier, map.box_rows * map.columns * 2);
-  });
+  }
+  CopyChunks(map, chunks, barrier);
 }
 template <bool kOnce = false>
 inline void CopyRowPairs(uint32_t to, const TensorMap& map, int column, int row, uint32_t barrier) {
-  CheckBox(to, map);
   if (row % 16 != 0 || map.box_rows % 16 != 0 || map.rows % 16 != 0) Fail("not a box of pairs");
-  block->late.push_back([=] {
-    for (int r = 0; r < map.box_rows; ++r) {
-      const int64_t in_half = (row + r) / 16 * 8 + r % 8;
-      const bool there = in_half < map.rows / 2;
-      for (int c = 0; c < 64; c += 8) {
-        LandChunk(to + static_cast<uint32_t>(r * 128 + c * 2), map, column + c,
-                  there ? r / 8 % 2 * (map.rows / 2) + in_half : -1);
-      }
-    }
-    LandBytes(barrier, map.box_rows * 128);
-  });
+  const auto row_at = [&](int r) {
+    const int64_t in_half = (row + r) / 16 * 8 + r % 8;
+    return in_half < map.rows / 2 ? r / 8 % 2 * (map.rows / 2) + in_half : -1;
+  };
+  CopyChunks(map, BoxOf(to, map, column, row_at), barrier);
 }
 inline void FenceShared() { std::memcpy(block->fenced.data(), block->shared, block->shared_bytes); }
 
@@ -155,8 +166,7 @@ inline uint16_t OperandElement(Operand operand, int row, int column) {
                                     static_cast<uint32_t>(column / 64) * field(32) +
                                     static_cast<uint32_t>(row % 8 * 128 + column % 64 * 2));
   uint16_t element;
-  const uint8_t* unit = block->fenced.data() + (At(address & ~15u) - block->shared);
-  std::memcpy(&element, unit + address % 16, 2);
+  std::memcpy(&element, Fenced(At(address & ~15u)) + address % 16, 2);
   return element;
 }
 // What the thread does is what all of its warpgroup have to do.

@@ -1,4 +1,5 @@
-// What the emulator makes of products of warpgroups that a GPU would not forgive.
+// What the emulator makes of products of warpgroups, and of copies of boxes, that a GPU would not
+// forgive.
 #include "tests/codegen/cuda_hopper_emulator.h"
 
 #include <cmath>
@@ -67,6 +68,36 @@ TEST(CudaHopperEmulatorTest, AllThreadsOfAWarpgroupRunTheSame) {
   EXPECT_DEATH(Sums(Mistake::kFewerWarps), "others of its warpgroup ran further products");
   EXPECT_DEATH(Sums(Mistake::kOtherOperand), "threads of a warpgroup run different products");
   EXPECT_DEATH(Sums(Mistake::kFewerProducts), "threads of a warpgroup run different products");
+}
+
+// A thread writes to where a box of one row then comes.
+float Brought(bool fenced) {
+  std::vector<Bf16> row(64, FromFloat<Bf16>(3));
+  float y = 0;
+  Launch launch;
+  launch.shared_bytes = 2048;
+  RunGrid(launch, [&] {
+    constexpr uint32_t kTo = kSharedBegin, kBarrier = kSharedBegin + 1024;
+    if (ThreadIndex().x == 0) InitBarrier(kBarrier, 1);
+    auto& first = *reinterpret_cast<Bf16*>(SharedMemory());
+    if (ThreadIndex().x == 1) {
+      first = FromFloat<Bf16>(2);
+      if (fenced) FenceShared();
+    }
+    SyncWarp();
+    if (ThreadIndex().x == 0) {
+      ArriveExpecting(kBarrier, 128);
+      CopyBox(kTo, {row.data(), 1, 64, 1}, 0, 0, kBarrier);
+      WaitForPhase(kBarrier, 0);
+      y = ToFloat(first);
+    }
+  });
+  return y;
+}
+
+TEST(CudaHopperEmulatorTest, ABoxComesAfterWhatIsFenced) {
+  EXPECT_EQ(Brought(true), 3);
+  EXPECT_DEATH(Brought(false), "a box comes to what was written and not fenced");
 }
 
 }  // namespace

@@ -175,8 +175,8 @@ struct AttentionWarpgroup {
     Advance<StepKind::kMasked>(work, step, work.sums.p, work.sums.next_p, has_keys);
     TakeWeights(work.sums);
   }
-  // Steps that are all visible, two at a time, so that weights stay where they are, the first odd, so
-  // that only the second may open a chunk.
+  // Steps that are all visible, two at a time, so that weights stay where they are, the first odd,
+  // so that only the second may open a chunk.
   DEVICE void AdvanceWhole(Work& work, int step, int end) const {
     Sums& sums = work.sums;
     bool has_keys = false;
@@ -300,6 +300,7 @@ struct AttentionWarpgroup {
       Element* y = OutputRow(ring.operands, own.tile, own.head, own.first_row + row) + unit * 8;
       *reinterpret_cast<Words4*>(y) = *reinterpret_cast<const Words4*>(unit_at(row, unit));
     }
+    FenceShared();  // before q comes there
     SyncWarp();
   }
 
