@@ -26,6 +26,8 @@ struct AttentionBringer : AttentionRing {
     const bool ahead = LooksAhead();
     CopiedTurn key;
     ValueTurn value;
+    // Of the first there is nothing to be read before.
+    for (int i = 0; i < kTiles; ++i) ArriveAtThreads(kReadBarrier + i, 2 * kWarpThreads);
     for (TileTurn turn;; turn.Next()) {
       WaitForPhase(tile_noted(turn.at), turn.parity);
       const TileNote& of = note(turn.at);
@@ -34,7 +36,7 @@ struct AttentionBringer : AttentionRing {
       const Tile tile = UniformTile(of.tile);
       const int row = of.rows[lane % 8];
       SyncWarp();
-      ArriveOnce(tile_free(turn.at));
+      ArriveAtThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
       CopySteps(layer, tile, head, row, key, value);
       if (!ahead) ArriveAtThreads(kCopiedBarrier, 2 * kWarpThreads);
     }
@@ -128,6 +130,7 @@ struct AttentionBringer : AttentionRing {
         row = RunRow(drawn_note.tile, drawn_note.head, drawn_note.tile.step_begin);
       }
       WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
+      if (!kNarrow) SyncThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
       if (lane < kRuns) note(turn.at).rows[lane] = row;
       SyncWarp();
       if (lane == 0) {

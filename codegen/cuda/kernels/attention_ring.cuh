@@ -43,7 +43,9 @@ struct AttentionRing {
   static_assert(!kNarrow || !kWide, "stages of bytes have rows of up to 128");
   static_assert(kManyRows == kRowGroups * kGroupRows);
   static_assert(kThreads == (1 + kConsumers) * kWarpgroupThreads);
-  static constexpr int kCopiedBarrier = 5;  // of SyncThreads: copies of a tile's steps have begun
+  // Of SyncThreads, between warps 0 and 1: copies of a tile's steps have begun; which tile it is, of
+  // each of kTiles, has been read.
+  static constexpr int kCopiedBarrier = 5, kReadBarrier = 6;
 
   // kStages counts pairs of keys and values, or, of wide heads, either.
   static constexpr int kKeyStages = kWide ? (kStages + 1) / 2 : kStages;
@@ -160,8 +162,7 @@ struct AttentionRing {
     for (int i = 0; i < kTiles; ++i) {
       InitBarrier(tile_noted(i), 1);
       InitBarrier(tile_full(i), kQueryBoxes ? 1 : kQueryWarps);
-      // Warp 0 has read which tile it is.
-      InitBarrier(tile_free(i), kAllWarps + (kNarrow ? 0 : 1));
+      InitBarrier(tile_free(i), kAllWarps);
     }
     for (int i = 0; i < kWeights; ++i) {
       InitBarrier(weights_full(i), kWarpgroupWarps * kWarpThreads);
