@@ -42,7 +42,9 @@ RowSpec Append() {
                        "  %v4 = reshape %v2 : f32[T,$4,$5]\n"
                        "  %v5 = kv_append %v3 {layer=0, slot=k} : bf16[C,$4,$5]\n"
                        "  %v6 = kv_append %v4 {layer=0, slot=v} : bf16[C,$4,$5]\n"
-                       "}\n",
+                       "  %v7 = slice %v0 {axis=1, begin=0, end=8} : f32[T,8]\n"
+                       "  %v8 = cast %v7 : bf16[T,8]\n"
+                       "  return %v8\n}\n",
                        kPacked, kQueries, kQueries + kHeads * kHead, kHeads * kHead, kHeads, kHead),
       kPageTokens};
 }
@@ -95,7 +97,7 @@ int Main() {
   };
   const auto run_packed = [&](int64_t rows) {
     project(rows);
-    append.Enqueue(append.Launches(kEncoderRows), {encoded, pool, y}, workspace);
+    append.Enqueue(append.Launches(kEncoderRows), {encoded, pool, pool, y}, workspace);
   };
   const auto run_queries = [&](int64_t rows) {
     queries.Enqueue(queries.Launches(rows), {x, weight, y}, workspace);
