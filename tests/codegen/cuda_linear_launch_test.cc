@@ -129,8 +129,8 @@ TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
   spec.bias = true;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  ASSERT_EQ((*kernel)->entries().size(), 7u);  // no activation by itself: all bodies have it
-  EXPECT_THAT((*kernel)->entries()[6].source, HasSubstr("rms_norm"));
+  ASSERT_EQ((*kernel)->entries().size(), 8u);  // no activation by itself: all bodies have it
+  EXPECT_THAT((*kernel)->entries()[7].source, HasSubstr("rms_norm"));
   const std::string parameters = " operand 2 operand -1 ";
   const struct {
     int64_t rows;
@@ -142,15 +142,15 @@ TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
         "operand 4 workspace 0 4 0 operand 3 operand -1"},
        0},
       {16,
-       {"6 x16: operand 0 operand 3 workspace 65536 16",
+       {"7 x16: operand 0 operand 3 workspace 65536 16",
         "2 x115: map 0 map 1" + parameters + "operand 4 workspace 0 16 115 11008 4096"},
        65536 + 16 * 4096 * 2},
       {64,
-       {"6 x64: operand 0 operand 3 workspace 65536 64",
+       {"7 x64: operand 0 operand 3 workspace 65536 64",
         "4 x115: map 0 map 1" + parameters + "operand 4 workspace 0 64 115 11008 4096"},
        65536 + 64 * 4096 * 2},
       {128,
-       {"6 x128: operand 0 operand 3 workspace 65536 128",
+       {"7 x128: operand 0 operand 3 workspace 65536 128",
         "5 x115: map 0 map 1" + parameters + "operand 4 workspace 0 128 115 11008 4096"},
        65536 + 128 * 4096 * 2},
   };
