@@ -197,23 +197,6 @@ TEST(CudaAttentionEmulatedTest, BlocksOfAMixedStep) {
   EXPECT_GT(behind.few_steps[0], 0);
 }
 
-// Beside tiles of many rows all blocks have as many chunks, or one less.
-TEST(CudaAttentionEmulatedTest, ChunksOfAMixedStep) {
-  using group_few::kChunkSteps, group_few::kChunkTokens, group_few::kHkv;
-  for (int decodes : {30, 60, 90, 120, 240}) {
-    for (int prompt : {300, 500, 1000}) {
-      std::vector<Part> parts(static_cast<size_t>(decodes), {1, 1, 2048});
-      parts.push_back({2, prompt, prompt});
-      const Dealt dealt = Deal(parts, 132);
-      const int blocks = 132 - dealt.many_blocks, chunks = decodes * kHkv * 2048 / kChunkTokens;
-      const std::vector<int> steps(dealt.few_steps.begin(), dealt.few_steps.begin() + blocks);
-      const auto [least, most] = std::minmax_element(steps.begin(), steps.end());
-      EXPECT_EQ(*most / kChunkSteps, (chunks + blocks - 1) / blocks) << decodes << " " << prompt;
-      EXPECT_EQ(*least / kChunkSteps, chunks / blocks) << decodes << " " << prompt;
-    }
-  }
-}
-
 TEST(CudaAttentionEmulatedTest, GroupsOfManyHeads) {
   const std::vector<Part> parts = {{1, 1, 1100}, {2, 5, 300}, {3, 1, 40}, {4, 1, 513}};
   const Rows rows = RunStep<grouped_kernel>(parts, 1);

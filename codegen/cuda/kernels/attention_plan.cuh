@@ -157,15 +157,6 @@ struct AttentionPlan {
   static constexpr int kFewTime = kNarrow ? 150 : 96;
   static constexpr int kTileSteps = 3;
 
-  // Steps of few rows that the multiprocessor with most has, where `room` share them. Warps of its
-  // blocks have a chunk each: fewer chunks than warps take half as long as one for each, or longer.
-  static DEVICE float MostSteps(const Counts& total, int room) {
-    constexpr int kAll = kResident * kTeams;
-    const int units = total.of[kUnits] * kHkv;
-    const int most = DivideUp(units, room * kResident) * kResident, rest = most % kAll;
-    const int rounds = most - rest + (rest == 0 ? 0 : rest > kAll / 2 ? rest : kAll / 2);
-    return static_cast<float>(total.of[kSteps]) / static_cast<float>(total.of[kUnits]) * rounds;
-  }
   // Blocks of the entry for many rows that work, of one for each multiprocessor.
   static DEVICE int ManyBlocks(const Counts& total, int multiprocessors) {
     if (!kGridsOverlap || total.of[kSteps] == 0) return multiprocessors;
@@ -178,23 +169,7 @@ struct AttentionPlan {
     time = Max(few, (many + few * kFewTime) * each);
     const int blocks = static_cast<int>(many / time) + 1, pairs = total.of[kManyTiles] * kHkv;
     const int most = pairs < multiprocessors ? pairs : multiprocessors;
-    if (blocks >= most) return most;
-    // That is as if chunks could be cut. As they cannot, some more or less may end sooner.
-    const auto time_with = [&](int some) {
-      return Max(Max(few, many / static_cast<float>(some)),
-                 MostSteps(total, multiprocessors - some) * kFewTime);
-    };
-    int best = blocks;
-    float best_time = time_with(blocks);
-#pragma unroll 1
-    for (int i = blocks > 8 ? blocks - 8 : 1; i <= blocks + 8 && i < most; ++i) {
-      const float with_i = time_with(i);
-      if (with_i < best_time) {
-        best = i;
-        best_time = with_i;
-      }
-    }
-    return best;
+    return blocks < most ? blocks : most;
   }
 
   DEVICE void WriteTiles(int kind, Tile* tiles, int tile_count) const {
@@ -256,21 +231,35 @@ struct AttentionPlan {
   static DEVICE int PartOf(int x, int part, int of) {
     return static_cast<int>(int64_t{x} * part / of);
   }
-  // To the first `some` of the blocks. Where those are not all, multiprocessors bound them, whose
-  // warps have a chunk each at a time: all have as many.
+  // To the first `some` of the blocks. Where multiprocessors are few, which then bound them, each has
+  // a block of the first half and one of the others: where pairs are not cut, the former have the
+  // odd ones, so that all have alike.
   DEVICE void Deal(BlockStart* starts, int blocks, int some, const PlanHeader& header,
                    int steps) const {
-    const int units = header.units, working = units < some ? units : some;
-    const bool by_units = units <= some || some < blocks;
+    const int units = header.units, pairs = header.few_tiles * kHkv;
+    const bool together = kMayShareChunk && units <= some;
+    const int half = (some + 1) / 2;
+    int middle = PartOf(steps, half, some);  // where the second half begins
+    if (const int each = pairs / some; kResident == 2 && some < blocks && each > 0) {
+      const bool most = 2 * (pairs - each * some) >= some;  // of the first half have one more
+      middle = PartOf(steps, most ? (each + 1) * half : pairs - each * (some - half), pairs);
+    }
+    const auto begin = [&](int block) {
+      const bool later = block >= half;
+      return (later ? middle : 0) + PartOf(later ? steps - middle : middle,
+                                           later ? block - half : block,
+                                           later ? some - half : half);
+    };
     for (int block = threadIdx.x; block < blocks; block += kThreads) {
       BlockStart start = {};
-      if (block < working) {
-        const int at = PartOf(by_units ? units : steps, block, working);
-        Locate(by_units ? kUnits : kSteps, at, by_units ? 0 : steps / working, start);
-      } else {
-        start.unit = units;
+      const bool each_one = units <= some;  // or none
+      const bool has_any = block < (each_one ? units : some);
+      if (has_any) {
+        const int at = each_one ? block : begin(block);
+        Locate(each_one ? kUnits : kSteps, at, each_one ? 0 : steps / some, start);
       }
-      start.together = kMayShareChunk && units <= some;
+      if (each_one || !has_any) start.unit = has_any ? block : units;
+      start.together = together;
       start.header = header;
       starts[block] = start;
     }
