@@ -131,11 +131,13 @@ struct AttentionBringer : AttentionRing {
       }
       WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
       if (!kNarrow) SyncThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
-      if (lane < kRuns) note(turn.at).rows[lane] = row;
-      SyncWarp();
       if (lane == 0) {
         note(turn.at).tile = drawn_note.tile;
         note(turn.at).head = drawn_note.head;
+      }
+      // Each lane that has written arrives: racecheck sees no order between lanes.
+      if (lane < kRuns) {
+        note(turn.at).rows[lane] = row;
         Arrive(tile_noted(turn.at));
       }
       SyncWarp();

@@ -160,7 +160,7 @@ struct AttentionRing {
       InitBarrier(value_free(i), kAllWarps);
     }
     for (int i = 0; i < kTiles; ++i) {
-      InitBarrier(tile_noted(i), 1);
+      InitBarrier(tile_noted(i), kRuns);
       InitBarrier(tile_full(i), kQueryBoxes ? 1 : kQueryWarps);
       InitBarrier(tile_free(i), kAllWarps);
     }
