@@ -112,9 +112,13 @@ class Bench:
 
     def check(self):
         """Every kernel's results beside the interpreter's, and its bits under other launches."""
-        for name in ("linear", "row", "attention"):
+        def run(name):
             if len(list(self.program(f"bench_cuda_{name}", "check"))) == 0:
                 self.wrong(f"{name} kernels: nothing was checked")
+
+        names = ("linear", "row", "attention")
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as workers:
+            list(workers.map(run, names))
 
     def parity(self):
         """Every family on the GPU: beside transformers' logits and the CPU's, and its bits however work is cut."""
