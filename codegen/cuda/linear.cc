@@ -303,6 +303,12 @@ absl::StatusOr<std::vector<CudaLinearConfig>> CudaLinearConfigs(const LinearSpec
   return configs;
 }
 
+bool CudaLinearYIsF32(const LinearSpec& spec, const CudaLinearConfig& config) {
+  if (spec.y != DType::kF32 || spec.residual || config.act || IsE4m3Product(spec)) return false;
+  return config.body == CudaLinearConfig::kWarpgroup ? config.tile_rows <= 128
+                                                     : config.body != CudaLinearConfig::kFew;
+}
+
 LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& config) {
   LinearSpec body = spec;
   if (!config.norm) body.norm.reset();
@@ -313,6 +319,7 @@ LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& co
     body.act = LinearAct::kNone;
     body.gated = false;
   }
+  if (CudaLinearYIsF32(spec, config)) body.y = body.x;
   return body;
 }
 

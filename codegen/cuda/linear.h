@@ -21,8 +21,9 @@
 // Every entry takes: x, weight, bias, residual, y, workspace (pointers; null for what the spec does
 // not have; x of kNarrow and kWarpgroup, and a weight of no blocks: tensor maps), rows (i32), then
 //   kFew    the first row (i32); if it norms x, weight and bias of the norm (pointers)
-//   others  whole_tiles, n and k (i32): one text serves every linear of its types; of f8e4m3, k in
-//           pairs, then scales of x, scales of the weight (pointers)
+//   others  whole_tiles, n, k, 1 if y is f32 and not of the text's type (i32): one text serves
+//           every linear of its types; of f8e4m3, k in pairs, then scales of x, scales of the
+//           weight (pointers)
 // and if it appends, the rows' slots, page 0 of the first layer and of the second (pointers).
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
 // CudaArgument has it. x may be written by the grid before under programmatic dependent launch;
@@ -110,6 +111,9 @@ inline int CudaLinearPieces(const CudaLinearConfig& config) {
 
 // Dynamic shared memory of a body.
 int64_t CudaLinearSharedBytes(const LinearSpec& spec, const CudaLinearConfig& config);
+
+// Whether a text of x's type is told to store f32 instead, so that logits need none of their own.
+bool CudaLinearYIsF32(const LinearSpec& spec, const CudaLinearConfig& config);
 
 // What a body computes: the spec without what the configuration leaves to row kernels.
 LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& config);

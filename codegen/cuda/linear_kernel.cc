@@ -221,7 +221,8 @@ class CudaLinear : public CudaKernel {
     launch.grid = plan.grid;
     const CudaArgument none{Kind::kOperand, -1};
     launch.arguments = {operands.x, operands.weight, none, none, operands.y, none};
-    for (const int64_t number : {kCudaLibraryRows, tiles, sums.n, sums.k}) {
+    const int64_t is_f32 = CudaLinearYIsF32(sums, sums_kernel_.config);
+    for (const int64_t number : {kCudaLibraryRows, tiles, sums.n, sums.k, is_f32}) {
       launch.arguments.push_back({Kind::kInt32, number});
     }
     return CudaLibraryCheck{LibraryProductOf(operands, operands.y), std::move(launch)};
@@ -309,6 +310,7 @@ class CudaLinear : public CudaKernel {
     if (config.body != CudaLinearConfig::kFew) {
       launch.arguments.push_back({Kind::kInt32, CudaLinearBodySpec(product_, config).n});
       launch.arguments.push_back({Kind::kInt32, product_.k});
+      launch.arguments.push_back({Kind::kInt32, CudaLinearYIsF32(product_, config)});
     }
     if (splits_scales_) {
       launch.arguments.push_back(operands.x_scales);

@@ -123,16 +123,18 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
           OperandsText(
               spec,
               absl::StrCat("x, weight, bias, residual, y, workspace, rows, 0, kN, kK, first_row",
-                           norm ? ", norm_weight,\n             norm_bias" : "")),
+                           norm ? ", 0,\n            norm_weight, norm_bias" : "")),
           ");\n}\n");
     }
     case CudaLinearConfig::kTile:
       return absl::StrCat(
           "(const Element* x, const Element* weight, const float* bias,\n"
           "    const Output* residual, Output* y, uint8_t* workspace, int rows, int "
-          "whole_tiles,\n    int n, int k",
+          "whole_tiles,\n    int n, int k, int y_is_f32",
           AppendParameters(spec), ") {\n  Body::Run(",
-          OperandsText(spec, "x, weight, bias, residual, y, workspace, rows, whole_tiles, n, k"),
+          OperandsText(spec,
+                       "x, weight, bias, residual, y, workspace, rows, whole_tiles, n, k,\n"
+                       "            0, y_is_f32"),
           ");\n}\n");
     case CudaLinearConfig::kNarrow:
     case CudaLinearConfig::kWarpgroup: {
@@ -141,7 +143,7 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
           "(const __grid_constant__ TensorMap x, ",
           blocks ? "const Element* weight" : "const __grid_constant__ TensorMap weight",
           ",\n    const float* bias, const Output* residual, Output* y, uint8_t* workspace,\n"
-          "    int rows, int whole_tiles, int n, int k",
+          "    int rows, int whole_tiles, int n, int k, int y_is_f32",
           e4m3 ? ", const float* x_scales, const uint8_t* numbers" : "", AppendParameters(spec),
           ") {\n",
           // Behind the numbers.
@@ -153,8 +155,8 @@ std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body bod
           OperandsText(spec,
                        absl::StrCat("nullptr, ", blocks ? "weight" : "nullptr",
                                     ", bias, residual, y, workspace, rows, whole_tiles, ",
-                                    spec.gated ? "2 * n" : "n", ", k",
-                                    e4m3 ? ", 0, nullptr, nullptr, x_scales, weight_scales" : "")),
+                                    spec.gated ? "2 * n" : "n", ", k, 0, y_is_f32",
+                                    e4m3 ? ", nullptr, nullptr, x_scales, weight_scales" : "")),
           ", x", blocks ? "" : ",\n            weight", ");\n}\n");
     }
   }

@@ -83,17 +83,20 @@ struct Case {
     std::vector<float> workspace(static_cast<size_t>(256 + tiles * 4 * 128 * 128), 0.0f);
     for (uint64_t seed : {1u, 2u}) {
       std::vector<Output> y(static_cast<size_t>(rows) * kN, FromFloat<Output>(-77));
+      // The text's, which may be told to store f32 instead.
+      using Stored = std::remove_pointer_t<decltype(Operands::y)>;
       Operands operands{x.data(),
                         weight.data(),
                         kBias ? bias.data() : nullptr,
-                        kResidual ? residual.data() : nullptr,
-                        y.data(),
+                        kResidual ? reinterpret_cast<const Stored*>(residual.data()) : nullptr,
+                        reinterpret_cast<Stored*>(y.data()),
                         reinterpret_cast<uint8_t*>(workspace.data()),
                         rows,
                         whole_tiles,
                         kN,
                         kK,
-                        first_row};
+                        first_row,
+                        !std::is_same_v<Output, Stored>};
       const Launch launch{grid, threads, shared_bytes, x.data(), x.size() * sizeof(Element), seed};
       RunGrid(launch, [&] { body(operands); });
       for (int row = first_row; row < rows; ++row) {

@@ -148,6 +148,7 @@ struct E4m3Case {
                             n,
                             k,
                             0,
+                            0,
                             nullptr,
                             nullptr,
                             x_scales.data(),

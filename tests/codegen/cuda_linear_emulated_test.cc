@@ -115,6 +115,12 @@ TEST(CudaLinearEmulatedTest, MoreTilesThanBlocks) {
 TEST(CudaLinearEmulatedTest, RowsEndWithinAStep) {
   QUIRE_RUN(half_step, (Ints{2}), (Ints{1, 8, 11}), (Ints{3, 70}));
 }
+TEST(CudaLinearEmulatedTest, StoresF32) {
+  const Case<Bf16, F32, ragged::kN, ragged::kK, true, false> of_ragged{17};
+  RunTiles<ragged::LinearTile<32, 1, 3>, ragged::LinearOperands>(of_ragged, 3, 32);
+  const Case<F16, F32, wide::kN, wide::kK, false, false> of_wide{64};
+  RunTiles<wide::LinearTile<64, 2, 3>, wide::LinearOperands>(of_wide, 2, 64);
+}
 TEST(CudaLinearEmulatedTest, EmptyParts) {
   QUIRE_RUN(small, (Ints{1, 4}), (Ints{1, 8, 13}), (Ints{1, 64}));
 }

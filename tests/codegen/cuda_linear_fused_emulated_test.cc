@@ -150,6 +150,7 @@ std::vector<float> Widened(const std::vector<T>& values) {
                                            kN,                                                     \
                                            kK,                                                     \
                                            first,                                                  \
+                                           0,                                                      \
                                            norm_weight.data(),                                     \
                                            norm_bias.data()};                                      \
       RunGrid({grid, Body::kThreads,                                                               \

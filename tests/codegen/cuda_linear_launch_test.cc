@@ -46,10 +46,10 @@ TEST(CudaLinearLaunchTest, LaunchesOfAPlan) {
     const char* launch;
   } cases[] = {
       {1, "0 x132: operand 0 operand 1 operand -1 operand 2 operand 3 workspace 0 1 0"},
-      {9, "1 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 9 96 6144 4096"},
-      {64, "3 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 64 96 6144 4096"},
-      {128, "4 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 96 6144 4096"},
-      {512, "6 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128 6144 4096"},
+      {9, "1 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 9 96 6144 4096 0"},
+      {64, "3 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 64 96 6144 4096 0"},
+      {128, "4 x96: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 128 96 6144 4096 0"},
+      {512, "6 x128: map 0 map 1 operand -1 operand 2 operand 3 workspace 0 512 128 6144 4096 0"},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);
@@ -85,7 +85,7 @@ TEST(CudaLinearLaunchTest, LaunchesOfOneThatAppends) {
             "0 x132: operand 0 operand 1 operand 2 operand -1 operand -1 workspace 0 1 0 slots 0 "
             "operand 3 operand 4");
   EXPECT_EQ(Describe((*all)->Launches(512).launches[0]),
-            "6 x128: map 0 map 1 operand 2 operand -1 operand -1 workspace 0 512 128 6144 4096 "
+            "6 x128: map 0 map 1 operand 2 operand -1 operand -1 workspace 0 512 128 6144 4096 0 "
             "slots 0 operand 3 operand 4");
   spec.append->layers = 1;
   const absl::StatusOr<std::unique_ptr<CudaKernel>> one = MakeCudaKernel(spec, kHopper);
@@ -123,6 +123,30 @@ TEST(CudaLinearLaunchTest, ALibrarysSumsAreAppended) {
   EXPECT_THAT(Describe(launches[3]), HasSubstr("operand 2 operand 2 operand 3 slots"));
 }
 
+// f32 without a residual is stored by the texts of 16-bit results, but of the body for few rows.
+TEST(CudaLinearLaunchTest, LogitsHaveTextsOfOtherLinears) {
+  LinearSpec spec = Spec(32000, 4096);
+  spec.y = DType::kF32;
+  const auto code = [](const CudaEntry& entry) {
+    return entry.source.substr(entry.source.find('\n'));
+  };
+  const auto logits = MakeCudaKernel(spec, kHopper),
+             other = MakeCudaKernel(Spec(4096, 4096), kHopper);
+  ASSERT_TRUE(logits.ok() && other.ok());
+  int shared = 0;
+  for (const CudaEntry& a : (*logits)->entries()) {
+    for (const CudaEntry& b : (*other)->entries()) shared += code(a) == code(b) ? 1 : 0;
+  }
+  EXPECT_EQ((*logits)->entries().size(), 5u);
+  EXPECT_EQ(shared, 4);
+  EXPECT_EQ(Describe((*logits)->Launches(128).launches[0]),
+            "4 x132: map 0 map 1 operand -1 operand -1 operand 2 workspace 0 128 250 32000 4096 1");
+  spec.residual = true;
+  const auto added = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(added.ok());
+  EXPECT_EQ((*added)->Launches(128).launches[0].arguments.back().value, 0);
+}
+
 // Few rows: one launch. More: the norm before; between few and many, the activation after.
 TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
   LinearSpec spec = FusedSpec();
@@ -143,15 +167,15 @@ TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
        0},
       {16,
        {"7 x16: operand 0 operand 3 workspace 65536 16",
-        "2 x115: map 0 map 1" + parameters + "operand 4 workspace 0 16 115 11008 4096"},
+        "2 x115: map 0 map 1" + parameters + "operand 4 workspace 0 16 115 11008 4096 0"},
        65536 + 16 * 4096 * 2},
       {64,
        {"7 x64: operand 0 operand 3 workspace 65536 64",
-        "4 x115: map 0 map 1" + parameters + "operand 4 workspace 0 64 115 11008 4096"},
+        "4 x115: map 0 map 1" + parameters + "operand 4 workspace 0 64 115 11008 4096 0"},
        65536 + 64 * 4096 * 2},
       {128,
        {"7 x128: operand 0 operand 3 workspace 65536 128",
-        "5 x115: map 0 map 1" + parameters + "operand 4 workspace 0 128 115 11008 4096"},
+        "5 x115: map 0 map 1" + parameters + "operand 4 workspace 0 128 115 11008 4096 0"},
        65536 + 128 * 4096 * 2},
   };
   for (const auto& c : cases) {
@@ -168,7 +192,7 @@ TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
   EXPECT_TRUE(many.tensor_maps[1].paired);
   EXPECT_EQ(many.tensor_maps[1].box_rows, 192);
   EXPECT_TRUE((*kernel)->Launches(16).launches[1].tensor_maps[1].paired);
-  EXPECT_THAT((*kernel)->entries()[2].source, HasSubstr("whole_tiles, 2 * n, k}, x,"));
+  EXPECT_THAT((*kernel)->entries()[2].source, HasSubstr("whole_tiles, 2 * n, k, 0, y_is_f32}, x,"));
 }
 
 // One that is not gated, between few and many rows.
@@ -181,7 +205,7 @@ TEST(CudaLinearLaunchTest, AnActivationAfterTheProduct) {
   ASSERT_EQ(launches.launches.size(), 2u);
   EXPECT_EQ(Describe(launches.launches[0]),
             "4 x128: map 0 map 1 operand -1 operand -1 workspace 65536 workspace 0 64 128 12288 "
-            "4096");
+            "4096 0");
   EXPECT_EQ(Describe(launches.launches[1]).substr(0, 2), "7 ");
   EXPECT_EQ((*kernel)->Launches(512).launches.size(), 1u);
 }
@@ -209,11 +233,11 @@ TEST(CudaLinearLaunchTest, LaunchesOfABlockQuantisedWeight) {
     std::vector<std::string> launches;
   } cases[] = {
       {3, {"0 x132: operand 0 operand 1" + rest + "3 0"}},
-      {30, {"2 x115: map 0 operand 1" + rest + "30 115 22016 4096"}},
-      {256, {"3 x132: map 0 operand 1" + rest + "256 344 22016 4096"}},
+      {30, {"2 x115: map 0 operand 1" + rest + "30 115 22016 4096 0"}},
+      {256, {"3 x132: map 0 operand 1" + rest + "256 344 22016 4096 0"}},
       {4096,
        {"8 x1056: operand 1 workspace 65536",
-        "7 x132: map 0 map 1" + rest + "4096 2752 22016 4096"}},
+        "7 x132: map 0 map 1" + rest + "4096 2752 22016 4096 0"}},
   };
   for (const auto& c : cases) {
     const CudaLaunches launches = (*kernel)->Launches(c.rows);

@@ -30,6 +30,7 @@ constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = false;
 constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
 QUIRE_DERIVED
 QUIRE_NO_ACT
+#include <linear_narrow.cuh>
 #include <linear_warpgroup.cuh>
 }  // namespace lines
 #include "tests/codegen/forget_linear_kernels.h"
@@ -120,6 +121,22 @@ TEST(CudaLinearWarpgroupEmulatedTest, StoresLines) {
   static_assert(lines::LinearWarpgroup<128, 3, false>::kStoresLines);
   RunTiles<lines::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
   RunTiles<lines::LinearWarpgroup<256, 3, false>, Operands>(TestCase{131}, 1, 256);
+}
+
+// Texts of 16-bit results.
+TEST(CudaLinearWarpgroupEmulatedTest, StoresF32) {
+  {
+    using Operands = lines::LinearOperands;
+    using TestCase = Case<Bf16, F32, lines::kN, lines::kK, true, false>;
+    RunTiles<lines::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
+    RunTiles<lines::LinearWarpgroup<96, 3, false>, Operands>(TestCase{70}, 2, 96);
+    RunNarrow<lines::LinearNarrow<16, 64, 3>, Operands>(TestCase{11}, 2, 16);
+  }
+  using Operands = one_stage_a_part::LinearOperands;
+  using TestCase = Case<Bf16, F32, one_stage_a_part::kN, one_stage_a_part::kK, true, false>;
+  RunTiles<one_stage_a_part::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 2, 128);
+  RunTiles<one_stage_a_part::LinearWarpgroup<64, 3, false>, Operands>(TestCase{131}, 3, 64);
+  RunNarrow<one_stage_a_part::LinearNarrow<32, 136, 2>, Operands>(TestCase{37}, 1, 32);
 }
 
 TEST(CudaLinearWarpgroupEmulatedTest, Narrow) {

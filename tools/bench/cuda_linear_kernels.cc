@@ -80,6 +80,7 @@ void Enqueue(const Gpu& gpu, const LinearSpec& spec, const Compiled& compiled,
   if (config.body != CudaLinearConfig::kFew) {
     arguments.Add(static_cast<int>(spec.n));
     arguments.Add(static_cast<int>(spec.k));
+    arguments.Add(static_cast<int>(CudaLinearYIsF32(spec, config)));
   }
   gpu.Launch(compiled.function, launch.grid, compiled.kernel.block_threads,
              compiled.kernel.shared_bytes, dependent, arguments);

@@ -4,8 +4,8 @@
 // and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a
 // stage), kWeightIsWritten (by the grid before, that is), kSharedBytes; kAppendLayers, kKvHeads,
 // kKeyDim, kValueDim and kPageTokens, of what goes to pages. Bodies for many rows serve every n and
-// k, and add a residual where its pointer is not null; those for few are made for one linear
-// (linear_columns.cuh).
+// k, add a residual where its pointer is not null, and store f32 where they are told to; those for
+// few are made for one linear (linear_columns.cuh).
 //
 // Columns: of a linear that appends to the KV cache the last go to pages and not to y, which has
 // the others: of kAppendLayers layers one after another K [kKvHeads, kKeyDim], then V [kKvHeads,
@@ -52,6 +52,7 @@ struct LinearOperands {
   int whole_tiles;    // of bodies with tiles (linear_units.cuh)
   int n, k;           // of the weight
   int first_row = 0;  // of bodies for few rows
+  int y_is_f32 = 0;   // and not of Output, nor is there a residual: of bodies with tiles
   const void *norm_weight = nullptr, *norm_bias = nullptr;    // of those that norm x
   const float *x_scales = nullptr, *weight_scales = nullptr;  // of 8-bit numbers (linear_e4m3.cuh)
   // Of what appends: each row's page * kPageTokens + place in it; page 0 of the first layer, and of
@@ -108,10 +109,11 @@ DEVICE void WaitForWeight() {
 DEVICE int SwizzledChunk(int row, int chunk) { return ((chunk ^ row) & 7) << 4; }
 
 // The value of y whose parts sum to `sum`.
-DEVICE Output Finish(float sum, float bias, float residual) {
+template <typename T = Output>
+DEVICE T Finish(float sum, float bias, float residual) {
   if constexpr (kHasBias) sum = Add(sum, bias);
   if constexpr (kHasResidual) sum = Add(sum, residual);
-  return FromFloat<Output>(sum);
+  return FromFloat<T>(sum);
 }
 
 #endif  // QUIRE_LINEAR_CUH_

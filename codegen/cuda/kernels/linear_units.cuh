@@ -12,6 +12,9 @@
 
 #include "linear.cuh"
 
+// Whether y_is_f32 may be set.
+constexpr bool kMayStoreF32 = sizeof(Output) == 2 && !kAppends;
+
 template <int kTokens, int kTileRows, int kPieces = kParts>
 struct LinearUnits {
   static_assert(kParts % kPieces == 0);
@@ -143,35 +146,49 @@ DEVICE void GatherTile(float (&values)[4][2]) {
   }
 }
 
-// Finishes and stores eight columns from `n` of one row; nothing outside y and pages.
-DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
-                       const float (&values)[4][2]) {
-  if (row >= operands.rows || n >= operands.n) return;
+// Finishes and stores eight columns from `n` of one row, as T; nothing outside y and pages.
+template <typename T>
+DEVICE void StoreEightAs(const LinearOperands& operands, int row, int n,
+                         const float (&values)[4][2]) {
+  constexpr bool kIsOutput = sizeof(T) == sizeof(Output);  // else there is no residual, nor pages
   const int64_t element = int64_t{row} * operands.n + n;
+  const Output* residual = kIsOutput ? operands.residual : nullptr;
   if constexpr (kStoresEights) {
     struct alignas(16) Eight {
+      T values[8];
+    };
+    struct alignas(16) Residuals {
       Output values[8];
     };
-    Eight residual = {}, y;
-    Output* to = OutputAt(operands, row, n);
+    Residuals residuals = {};
+    T* to = reinterpret_cast<T*>(operands.y) + element;
+    if constexpr (kIsOutput) to = OutputAt(operands, row, n);
     if (kAppends && to == nullptr) return;
-    if (operands.residual != nullptr) {
-      residual = *reinterpret_cast<const Eight*>(operands.residual + element);
-    }
+    if (residual != nullptr) residuals = *reinterpret_cast<const Residuals*>(residual + element);
+    Eight y;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      y.values[e] = Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
-                           ToFloat(residual.values[e]));
+      y.values[e] = Finish<T>(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
+                              ToFloat(residuals.values[e]));
     }
     *reinterpret_cast<Eight*>(to) = y;
   } else {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       if (n + e >= operands.n) continue;
-      operands.y[element + e] =
-          Finish(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
-                 operands.residual != nullptr ? ToFloat(operands.residual[element + e]) : 0);
+      reinterpret_cast<T*>(operands.y)[element + e] =
+          Finish<T>(values[e / 2][e % 2], kHasBias ? operands.bias[n + e] : 0,
+                    residual != nullptr ? ToFloat(residual[element + e]) : 0);
     }
+  }
+}
+DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
+                       const float (&values)[4][2]) {
+  if (row >= operands.rows || n >= operands.n) return;
+  if (kMayStoreF32 && operands.y_is_f32 != 0) {
+    StoreEightAs<F32>(operands, row, n, values);
+  } else {
+    StoreEightAs<Output>(operands, row, n, values);
   }
 }
 

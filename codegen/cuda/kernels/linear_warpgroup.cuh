@@ -242,7 +242,33 @@ struct LinearWarpgroup {
         total[i + 1] = Add(total[i + 1], ToFloat(pair.values[1]));
       }
     }
+    // Sums and biases as they are: four lanes have 32 bytes of a row.
+    DEVICE void StoreF32(const Sums& total, int column) const {
+      const int row = operands.rows - rows - r + lane / 4;
+      auto* y = reinterpret_cast<float*>(operands.y) + int64_t{row} * columns;
+#pragma unroll
+      for (int i = 0; i < kThreadSums; i += 2) {
+        const int from = column + i / 4 * 8 + lane % 4 * 2;
+        if (row + i / 2 % 2 * 8 >= operands.rows) continue;
+        float* to = y + i / 2 % 2 * 8 * int64_t{columns} + from;
+        Biases sums;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const bool has = kHasBias && from + e < columns;
+          sums.of[e] = Finish<F32>(total[i + e], has ? operands.bias[from + e] : 0, 0);
+          if (!kStoresEights && from + e < columns) to[e] = sums.of[e];
+        }
+        if (kStoresEights && from < columns) *reinterpret_cast<Biases*>(to) = sums;
+      }
+    }
     DEVICE void Run(Sums& total, int column) const {
+      // Logits are of few rows, and of no wider tiles.
+      if constexpr (kMayStoreF32 && !kHasAct && kTileRows <= 128) {
+        if (operands.y_is_f32 != 0) {
+          StoreF32(total, column);
+          return;
+        }
+      }
       constexpr int kTileSums = 4 * kHalves;
       // As much of the residual is asked for before the first is used as there are registers for.
       constexpr int kAhead = sizeof(Output) == 2 && kRuns > 1 ? (kRuns + 1) / 2 : 1;
