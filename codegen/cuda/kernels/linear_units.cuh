@@ -296,22 +296,27 @@ struct HalfSums {
       return false;
     }
     const float* left = SumAt(operands, slot, is_second ? 0 : 1);
-    // Some fragments at a time, so that eight loads are in flight.
-    constexpr int kBatch = 4;
+    // Of many fragments half at a time, so that enough loads are in flight, in a loop that is not
+    // unrolled, as texts take long to compile. What it has done it leaves behind the rest.
+    constexpr int kBatch = kFragments > 8 ? kFragments / 2 : kFragments;
     static_assert(kFragments % kBatch == 0);
-#pragma unroll
+#pragma unroll 1
     for (int begin = 0; begin < kFragments; begin += kBatch) {
       float loaded[2 * kBatch][4];
 #pragma unroll
       for (int i = 0; i < 2 * kBatch; ++i) {
         LoadFromL2(loaded[i], left + i % 2 * kSumWords + (begin + i / 2) * kFragmentWords);
       }
+      float done[kBatch * 4];
 #pragma unroll
       for (int i = 0; i < kBatch * 4; ++i) {
-        float& sum = sums[4 * begin + i];
         const float first = loaded[i / 4 * 2][i % 4], second = loaded[i / 4 * 2 + 1][i % 4];
-        const float two = is_second ? Add(first, second) : Add(sum, first);
-        sum = is_second ? Add(two, sum) : Add(two, second);
+        done[i] = Add(Add(first, is_second ? second : sums[i]), is_second ? sums[i] : second);
+      }
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        sums[i] = i + kBatch * 4 < kWords ? sums[(i + kBatch * 4) % kWords]
+                                          : done[i + kBatch * 4 - kWords];
       }
     }
     return true;
