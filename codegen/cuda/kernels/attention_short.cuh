@@ -147,7 +147,8 @@ struct ShortWarp {
     }
   }
 
-  // Eight rows of an item over kTiles tiles of tokens, of which the last may not be seen.
+  // Eight rows of an item over kTiles tiles of tokens, of which the last may not be seen: whole
+  // tiles, too. (One tile alone would be another body, which takes long to compile.)
   template <int kTiles>
   DEVICE void Attend(const Item& item, int first_row) const {
     constexpr int kEarly = kTiles < kAtOnce ? kTiles : kAtOnce;
@@ -204,10 +205,8 @@ struct ShortWarp {
     for (int row = item.first_row; row < end && row < rows; row += 8) {
       if (context > 2 * kTileTokens) {
         Attend<kStepTiles>(item, row);
-      } else if (context > kTileTokens) {
-        Attend<2>(item, row);
       } else if (context > 0) {
-        Attend<1>(item, row);
+        Attend<2>(item, row);
       } else {
         Write(Sums{}, {}, {kLowest, kLowest}, item, row);
       }
