@@ -25,7 +25,7 @@ constexpr int kMostTileStages = 12;  // of few
 constexpr int kGoodTileStages = 5;
 
 // Rows of a tile of few that a warp has, and the warps that share it.
-int64_t WarpRows(const AttentionSpec& spec) { return IsWide(spec) ? 8 : 16; }
+int64_t WarpRows(const AttentionSpec& spec) { return IsWide(spec) || spec.hq == spec.hkv ? 8 : 16; }
 int64_t SharingWarps(const AttentionSpec& spec) {
   return spec.hq / spec.hkv > WarpRows(spec) ? 2 : 1;
 }

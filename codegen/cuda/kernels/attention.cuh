@@ -56,7 +56,9 @@ constexpr bool kPlain = kCap == 0 && !kAlibi && kBiasDistances == 0 && !kKeyScal
 // Rows of a tile are (token, head of the group), heads fastest: row r of a sequence is head r %
 // kGroup of token r / kGroup.
 constexpr bool kWide = kD > 128 || kDv > 128;
-constexpr int kWarpRows = kWide ? 8 : 16;           // that a warp of the entry for few rows has
+// That a warp of the entry for few rows has. Where a token is one row there seldom are more than 8,
+// and a text that has products for 16, too, takes twice as long to compile.
+constexpr int kWarpRows = kWide || kGroup == 1 ? 8 : 16;
 constexpr int kShare = kGroup > kWarpRows ? 2 : 1;  // warps that share tiles, and divide rows
 constexpr int kFewRows = kWarpRows * kShare;        // of a tile whose chunks may be dealt to many
 constexpr int kFewRowsMost = 32;                    // of a sequence in such tiles
@@ -109,15 +111,15 @@ constexpr int kUnitElements = 16 / sizeof(KvElement);  // keys' and values' in 1
 
 // Operands of the attention entry, in this order.
 struct AttentionOperands {
-  const Element* q;      // [T, kHq, kD]
+  const Element* q;           // [T, kHq, kD]
   const KvElement* layer;     // pages of [kHkv, kPageTokens, kD], then [kHkv, kPageTokens, kDv]
   const float* key_scales;    // [kHkv]
   const float* value_scales;  // [kHkv]
-  const float* bias;     // [kHq, kBiasDistances]
-  const float* sinks;    // [kHq]
-  const uint32_t* tree;  // [T, kTreeWords]
-  Element* y;            // [T, kHq, kDv]
-  const int* pages;      // of the step
+  const float* bias;          // [kHq, kBiasDistances]
+  const float* sinks;         // [kHq]
+  const uint32_t* tree;       // [T, kTreeWords]
+  Element* y;                 // [T, kHq, kDv]
+  const int* pages;           // of the step
   uint8_t* plan;
 };
 
@@ -156,9 +158,9 @@ struct alignas(16) PlanHeader {
   int many_blocks;
   int64_t partials_at;
 
-  // Whether the entry for few rows runs behind that for many, and beside it: it begins when all that
-  // comes before both has ended, as the other waits for that before it allows the next grid, and
-  // waits itself for no more than the other's end, last of all.
+  // Whether the entry for few rows runs behind that for many, and beside it: it begins when all
+  // that comes before both has ended, as the other waits for that before it allows the next grid,
+  // and waits itself for no more than the other's end, last of all.
   DEVICE bool IsBehindMany() const { return few_tiles > 0 && many_tiles > 0; }
   DEVICE int short_at() const { return few_at + few_tiles * static_cast<int>(sizeof(Tile)); }
   // How many pairs of a tile of many rows and a KV head have been drawn; 0 between launches.
@@ -217,8 +219,8 @@ struct QueryRows {
     for (int at = threadIdx.x; at < kRows * SharedQuery::kUnits; at += kThreads) {
       const int row = at / SharedQuery::kUnits, unit = at % SharedQuery::kUnits;
       const Words4* from = From(row, unit);
-      CopyAsync(to + SharedQuery::Offset(row, unit), from == nullptr ? operands.q : (const void*)from,
-                from == nullptr ? 0 : 16);
+      CopyAsync(to + SharedQuery::Offset(row, unit),
+                from == nullptr ? operands.q : (const void*)from, from == nullptr ? 0 : 16);
     }
   }
 };
@@ -227,8 +229,8 @@ struct QueryRows {
 
 // What products are multiplied with, but for the scale of a head's keys: to be scores in base 2, or
 // the argument of a softcap's exponential.
-constexpr double kProductFactor =
-    kCap > 0 ? 2 * kLog2E * kScale / (kCap > 0 ? kCap : 1) : kScale * kLog2E;
+constexpr double kProductFactor = kCap > 0 ? 2 * double{kLog2E} * kScale / (kCap > 0 ? kCap : 1)
+                                           : double{kLog2E} * kScale;
 
 // One row of a tile, as scores need it.
 struct RowInfo {
