@@ -33,14 +33,14 @@ QUIRE_APPEND(2, 3, 16, 8, 16)
 #include "tests/codegen/forget_linear_kernels.h"
 
 // Nothing but what is appended; whole lines of 128 bytes; a page a token.
-namespace lines {
+namespace pages_alone {
 QUIRE_APPENDING(3 * 2 * 64, Bf16, F16, false)
 QUIRE_APPEND(3, 1, 64, 64, 1)
 #include <linear_few.cuh>
 #include <linear_narrow.cuh>
 #include <linear_tile.cuh>
 #include <linear_warpgroup.cuh>
-}  // namespace lines
+}  // namespace pages_alone
 #include "tests/codegen/forget_linear_kernels.h"
 
 // One layer, pages of a number of tokens that is no power of two.
@@ -180,7 +180,7 @@ void RunNarrow(const Of& of, int tokens) {
     RunWarpgroup<space::LinearWarpgroup<256, 4, false>>(Of({131}, kGeometry), 256); \
   }
 QUIRE_EVERY_BODY(queries)
-QUIRE_EVERY_BODY(lines)
+QUIRE_EVERY_BODY(pages_alone)
 QUIRE_EVERY_BODY(one_layer)
 
 }  // namespace
