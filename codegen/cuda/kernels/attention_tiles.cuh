@@ -115,7 +115,6 @@ struct TileFeed {
   int place[kLooks], value_place[kLooks];  // in units of 16 bytes
   int row_begin, row_end;                  // tokens that are copied, others are zeros
   int own_from;                            // the first that the prior grid may have written
-  bool again;                              // whether another tile reads the same at about that time
 
   DEVICE int StepBase() const {
     return kTogether ? step / kChunkSteps * kChunkTokens + part * kTileTokens : step * kStepTokens;
@@ -160,7 +159,6 @@ struct TileFeed {
     row_begin = first - base;
     row_end = context - base;
     own_from = own_begin - base;
-    again = (context - own_begin) * kGroup > kFewRows;
 #pragma unroll
     for (int i = 0; i < kLooks; ++i) {
       place[i] = page[i] * kPageUnits + row[i] * (kD / kUnitElements);
@@ -198,7 +196,7 @@ struct TileFeed {
         // The row's low bits change in no other place than the pass's.
         const uint32_t to_row =
             (first_to ^ (i * kPassRows % 8 * 16)) + i * kPassRows * Rows::kRowBytes;
-        if (kNarrow || again) {  // bytes gain nothing
+        if constexpr (kNarrow) {  // bytes gain nothing
           CopyAsync(to_row, from + i * kWarpThreads * 16);
         } else {
           CopyAsyncOnce(to_row, from + i * kWarpThreads * 16);
