@@ -26,7 +26,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 # With the seconds that each may take; the longest first. About half of that is usual.
 SECTIONS = {"decode": 400, "sanitize": 300, "attention": 240, "batch": 240, "encoder_decoder": 240, "parity": 200,
-            "check": 200, "e4m3": 150, "linear": 150, "load": 120, "cross": 60, "row": 60}
+            "check": 300, "e4m3": 150, "linear": 150, "load": 120, "cross": 60, "row": 60}
 UNTIMED = ("sanitize", "parity", "check")  # their results do not depend on what runs beside them
 
 
