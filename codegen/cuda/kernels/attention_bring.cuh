@@ -27,7 +27,9 @@ struct AttentionBringer : AttentionRing {
     CopiedTurn key;
     ValueTurn value;
     // Of the first there is nothing to be read before.
-    for (int i = 0; i < kTiles; ++i) ArriveAtThreads(kReadBarrier + i, 2 * kWarpThreads);
+    for (int i = 0; kTellsRead && i < kTiles; ++i) {
+      ArriveAtThreads(kReadBarrier + i, 2 * kWarpThreads);
+    }
     for (TileTurn turn;; turn.Next()) {
       WaitForPhase(tile_noted(turn.at), turn.parity);
       const TileNote& of = note(turn.at);
@@ -35,8 +37,7 @@ struct AttentionBringer : AttentionRing {
       if (head < 0) return;
       const Tile tile = UniformTile(of.tile);
       const int row = of.rows[lane % 8];
-      SyncWarp();
-      ArriveAtThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
+      if (kTellsRead) ArriveAtThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
       CopySteps(layer, tile, head, row, key, value);
       if (!ahead) ArriveAtThreads(kCopiedBarrier, 2 * kWarpThreads);
     }
@@ -130,16 +131,15 @@ struct AttentionBringer : AttentionRing {
         row = RunRow(drawn_note.tile, drawn_note.head, drawn_note.tile.step_begin);
       }
       WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
-      if (!kNarrow) SyncThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
+      if (kTellsRead) SyncThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
+      if (lane < kRuns) note(turn.at).rows[lane] = row;
       if (lane == 0) {
         note(turn.at).tile = drawn_note.tile;
         note(turn.at).head = drawn_note.head;
       }
-      // Each lane that has written arrives: racecheck sees no order between lanes.
-      if (lane < kRuns) {
-        note(turn.at).rows[lane] = row;
-        Arrive(tile_noted(turn.at));
-      }
+      SyncWarp();
+      // Each lane that has written: racecheck sees no order between lanes.
+      if (lane < kRuns) Arrive(tile_noted(turn.at));
       SyncWarp();
       // The prior grid writes q, reads what y is written to, and drew tickets; and this one is not
       // to end before it.

@@ -44,8 +44,9 @@ struct AttentionRing {
   static_assert(kManyRows == kRowGroups * kGroupRows);
   static_assert(kThreads == (1 + kConsumers) * kWarpgroupThreads);
   // Of SyncThreads, between warps 0 and 1: copies of a tile's steps have begun; which tile it is, of
-  // each of kTiles, has been read.
+  // each of kTiles, has been read, where the former is not waited for each time.
   static constexpr int kCopiedBarrier = 5, kReadBarrier = 6;
+  static constexpr bool kTellsRead = kQueryBoxes && !kNarrow;
 
   // kStages counts pairs of keys and values, or, of wide heads, either.
   static constexpr int kKeyStages = kWide ? (kStages + 1) / 2 : kStages;
