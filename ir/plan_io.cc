@@ -96,11 +96,13 @@ absl::StatusOr<const plan::TargetT*> PlanFile::Target(absl::string_view name) co
   for (const auto& target : plan_->targets) {
     if (target->name == name) return target.get();
   }
+  std::vector<std::string> names;
+  for (const auto& target : plan_->targets) names.push_back(target->name);
+  const std::string allowed = absl::StrJoin(names, ", ");
+  names.emplace_back(name);
   return absl::FailedPreconditionError(absl::StrCat(
-      path(), ": not lowered for ", name, "\n  allowed: ",
-      absl::StrJoin(plan_->targets, ", ",
-                    [](std::string* out, const auto& target) { *out += target->name; }),
-      "\n  fix: quire compile ", path(), " -o ", NewName(path()), " --target=", name));
+      path(), ": not lowered for ", name, "\n  allowed: ", allowed, "\n  fix: quire compile ",
+      path(), " -o ", NewName(path()), " --target=", absl::StrJoin(names, ",")));
 }
 
 absl::StatusOr<absl::Span<const uint8_t>> PlanFile::PackedBytes(

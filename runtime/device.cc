@@ -1,6 +1,10 @@
 #include "runtime/device.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "ir/status.h"
 #include "runtime/cuda/cuda_device.h"
 #ifdef QUIRE_CPU_BACKEND
@@ -61,6 +65,14 @@ std::string ChooseDevice(absl::string_view name, const plan::PlanT& plan) {
     if (target->name == "cuda" && CudaDriver::Get().ok()) return "cuda";
   }
   return "cpu";
+}
+
+absl::Status ExplainChoice(absl::string_view name, absl::string_view chosen,
+                           const absl::Status& refused) {
+  const absl::Status gpu = CudaDriver::Get().status();
+  if (name != "auto" || chosen != "cpu" || gpu.ok()) return refused;
+  const std::vector<std::string> lines = absl::StrSplit(gpu.message(), '\n');
+  return WithLine(refused, "now", absl::StrCat("no GPU was found, so it is the CPU: ", lines[0]));
 }
 
 }  // namespace quire

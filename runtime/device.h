@@ -171,6 +171,10 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(absl::string_view name,
 // `name`, or for "auto" what is best for this plan here: "cuda" where a GPU is found and the plan
 // is lowered for it, else "cpu".
 std::string ChooseDevice(absl::string_view name, const plan::PlanT& plan);
+// `refused`, what is wrong with the plan on the device `chosen` for `name`, with why it was chosen
+// if that is no matter of the plan.
+absl::Status ExplainChoice(absl::string_view name, absl::string_view chosen,
+                           const absl::Status& refused);
 
 }  // namespace quire
 

@@ -134,7 +134,9 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Impl::Open(absl::string_view plan_
   impl->file = std::make_shared<const PlanFile>(std::move(file));
   const plan::PlanT& plan = impl->file->plan();
   const std::string device = ChooseDevice(options.device, plan);
-  QUIRE_ASSIGN_OR_RETURN(const plan::TargetT* target, impl->file->Target(device));
+  const absl::StatusOr<const plan::TargetT*> found = impl->file->Target(device);
+  if (!found.ok()) return ExplainChoice(options.device, device, found.status());
+  const plan::TargetT* target = *found;
   QUIRE_RETURN_IF_ERROR(WithPrefix(CheckKernels(*target, *plan.model), plan_path));
   if (options.verify) QUIRE_RETURN_IF_ERROR(impl->file->VerifySections());
   impl->target = target;

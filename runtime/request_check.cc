@@ -70,14 +70,15 @@ absl::Status CheckLength(const RequestLimits& limits, Request* request) {
             : "\n  fix: a larger cache (cache_bytes), or a shorter request");
     return is_memory ? absl::ResourceExhaustedError(message) : absl::InvalidArgumentError(message);
   };
-  const int64_t pages_left = (limits.cache_tokens - prompt_tokens) / limits.page_tokens;
-  if (request->beam.beams > 1 && is_memory && prompt_tokens > places && pages_left > 0) {
+  if (request->beam.beams > 1 && is_memory && prompt_tokens > places &&
+      prompt_tokens <= limits.cache_tokens) {
     // Each has a page of its own behind those that they share.
+    const int64_t pages = limits.cache_tokens / limits.page_tokens;
+    const int64_t beams = std::max<int64_t>(1, pages - prompt_tokens / limits.page_tokens);
     return absl::ResourceExhaustedError(
         absl::StrCat("request: ", request->beam.beams, " beams of a prompt of ", prompt_tokens,
                      " tokens do not fit into the KV cache, ", limits.cache_tokens,
-                     " tokens in pages of ", limits.page_tokens, "\n  allowed: beams up to ",
-                     limits.cache_tokens / limits.page_tokens - prompt_tokens / limits.page_tokens,
+                     " tokens in pages of ", limits.page_tokens, "\n  allowed: beams up to ", beams,
                      "\n  fix: a larger cache (cache_bytes), or fewer beams"));
   }
   if (prompt_tokens > places) {

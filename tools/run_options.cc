@@ -108,8 +108,10 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
-  app->add_option("--prompt-file", options->prompt_files,
-                  "a file whose text is a prompt, - for standard input; may be given several times")
+  app->add_option(
+         "--prompt-file", options->prompt_files,
+         "a file whose text is a prompt, without its last line break; - for standard input; may be "
+         "given several times")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false)
@@ -123,9 +125,9 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
-  app->add_option(
-         "--source-file", options->source_files,
-         "a file whose text is for the encoder, - for standard input; may be given several times")
+  app->add_option("--source-file", options->source_files,
+                  "a file whose text is for the encoder, without its last line break; - for "
+                  "standard input; may be given several times")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false)
@@ -229,7 +231,9 @@ std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
     return std::count(files.begin(), files.end(), kStandardInput);
   };
   if (reads(options.prompt_files) + reads(options.source_files) > 1) {
-    return "- more than once\n  allowed: standard input as one prompt or source";
+    return "- more than once\n  allowed: standard input as one prompt or source\n  fix: files for "
+           "the "
+           "others";
   }
   for (const std::string& text : options.stop) {
     if (text.empty()) return "--stop is empty\n  allowed: a text";

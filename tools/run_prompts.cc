@@ -1,10 +1,17 @@
 #include "tools/run_prompts.h"
 
-#include <cstdio>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "ir/file.h"
 #include "ir/status.h"
 #include "tools/cli.h"
@@ -14,28 +21,63 @@ namespace quire {
 namespace {
 
 constexpr char kInputName[] = "standard input";
+// More than a prompt of any model is. What is read is held, and tokenised, whole.
+constexpr size_t kMostTextBytes = size_t{64} << 20;
 
-absl::StatusOr<std::string> ReadStandardInput() {
-  std::string text;
-  char block[1 << 16];
-  while (const size_t count = std::fread(block, 1, sizeof(block), stdin)) text.append(block, count);
-  if (std::ferror(stdin) == 0) return text;
-  return absl::InvalidArgumentError(absl::StrCat(kInputName, ": cannot be read"));
+absl::Status CannotRead(const std::string& name, int error) {
+  return WithLine(
+      absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", std::strerror(error))),
+      "fix", "text from a file or a pipe");
 }
 
-// `name`: for messages.
+// What a pipe or a terminal gives, and no more when that is too much.
+absl::Status ReadStream(int file, const std::string& name, std::string* text) {
+  char block[1 << 16];
+  for (;;) {
+    const ssize_t count = read(file, block, sizeof(block));
+    if (count == 0) return absl::OkStatus();
+    if (count > 0) {
+      text->append(block, static_cast<size_t>(count));
+      if (text->size() > kMostTextBytes) return absl::OkStatus();
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd wanted = {file, POLLIN, 0};
+      poll(&wanted, 1, -1);
+    } else if (errno != EINTR) {
+      return CannotRead(name, errno);
+    }
+  }
+}
+
+// A regular file; or what streams.
+absl::Status ReadAny(const std::string& path, const std::string& name, std::string* text) {
+  if (path == kStandardInput) return ReadStream(STDIN_FILENO, name, text);
+  struct stat about;
+  if (stat(path.c_str(), &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode))) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return CannotRead(name, errno);
+    const absl::Status status = ReadStream(file, name, text);
+    close(file);
+    return status;
+  }
+  QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  *text = std::string(file.text().substr(0, kMostTextBytes + 1));
+  return absl::OkStatus();
+}
+
+// Without the end of its last line, which editors and echo add. `name`: for messages.
 absl::StatusOr<std::string> ReadText(const std::string& path, const std::string& name,
                                      absl::string_view ids_flag) {
   std::string text;
-  if (path == kStandardInput) {
-    QUIRE_ASSIGN_OR_RETURN(text, ReadStandardInput());
-  } else {
-    QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-    text = std::string(file.text());
+  QUIRE_RETURN_IF_ERROR(ReadAny(path, name, &text));
+  if (text.size() > kMostTextBytes) {
+    return WithLine(absl::InvalidArgumentError(absl::StrCat(name, ": is too long for a prompt")),
+                    "allowed", absl::StrCat("texts of up to ", kMostTextBytes, " bytes"));
   }
   const absl::Status valid = CheckUtf8(name, text, ids_flag);
-  if (valid.ok()) return text;
-  return absl::InvalidArgumentError(valid.message());  // the file is wrong, not the flag
+  if (!valid.ok()) return absl::InvalidArgumentError(valid.message());  // not the flag is wrong
+  absl::string_view whole = text;
+  if (absl::ConsumeSuffix(&whole, "\n")) absl::ConsumeSuffix(&whole, "\r");
+  return std::string(whole);
 }
 
 // What the user gives for one member of a request: texts, files of them, or ids.

@@ -320,6 +320,12 @@ class RequestTest(QuireTest):
             _, err = self.quire("run", plan, *more, "--no-special", code=UNSUPPORTED)
             self.assertIn("the prompt is empty", err)
 
+    def test_a_text_longer_than_any_prompt(self):
+        with open(self.folder / "long.txt", "wb") as file:
+            file.truncate((64 << 20) + 1)
+        _, err = self.quire("run", self.story(), "--prompt-file", "long.txt", code=UNSUPPORTED)
+        self.assertIn("long.txt: is too long for a prompt\n  allowed: texts of up to 67108864 bytes", err)
+
     def test_less_memory_than_a_page(self):
         _, err = self.quire("run", "x.qplan", "--ids", "1", "--output=ids", "--memory=10", code=UNSUPPORTED)
         self.assertIn("--memory=10 is less than one page", err)

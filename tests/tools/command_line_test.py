@@ -306,6 +306,10 @@ class FilesTest(QuireTest):
         self.error("dump", "x.qplan", "--output=memory", "--target=abacus", code=USAGE)
         self.quire("compile", "model", "-o", "cpu.qplan", "--target=cpu")
         self.error("dump", "cpu.qplan", "--output=memory", "--target=cuda", code=MISMATCH)
+        self.quire("compile", "model", "-o", "cuda.qplan", "--target=cuda")
+        error = self.error("run", "cuda.qplan", "--ids=1", "--device=cpu", code=MISMATCH)
+        self.assertIn("--target=cuda,cpu", error)
+        self.assertNotIn("no GPU", error)
 
     def test_missing_plan(self):
         for verb in ("run", "dump", "check", "verify", "bench"):

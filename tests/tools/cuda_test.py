@@ -2,6 +2,7 @@
 """What the command line says of CUDA, on machines with and without a GPU, a driver, NVRTC, a disassembler."""
 import json
 import os
+import subprocess
 import unittest
 
 import quire_test
@@ -37,6 +38,16 @@ class DefaultTargetTest(QuireTest):
         self.assertEqual(self.targets("--weights=pack"), ["cpu"])
         self.assertEqual(self.targets("--weights=pack", "--target=cuda"), ["cuda"])
         self.assertEqual(self.targets("--target=cpu"), ["cpu"])
+
+    def test_why_it_is_not_the_gpu(self):
+        """A plan for GPUs alone, on a machine that has none."""
+        self.story("x.qplan", "--target=cuda")
+        done = subprocess.run([quire_test.QUIRE, "run", "x.qplan", "-p", "Once", "-n", "1"], cwd=self.folder,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode == 0:
+            self.skipTest("there is a GPU")
+        self.assertEqual(done.returncode, MISMATCH, done.stderr)
+        self.assertIn("  now: no GPU was found, so it is the CPU: cuda: ", done.stderr)
 
     def test_what_each_is_lowered_to(self):
         self.story("x.qplan")

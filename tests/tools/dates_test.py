@@ -111,7 +111,7 @@ class DatesTest(QuireTest):
         self.assertIn("--samples=5 of 4 beams", message("--source", "May 1 1999", "--beams=4", "--samples=5", code=USAGE))
         self.assertIn("no prompt", message(code=USAGE))
         # One half is for what the encoder leaves; two pages of each are 48 KiB.
-        for memory, beams in (("48KiB", 2), ("128KiB", 5)):
+        for memory, beams in (("24KiB", 1), ("48KiB", 2), ("128KiB", 5)):
             error = message("--source", "May 1", "--beams=64", f"--memory={memory}", code=RESOURCE)
             self.assertIn("64 beams of a prompt of 1 tokens do not fit", error)
             self.assertIn(f"allowed: beams up to {beams}\n", error)

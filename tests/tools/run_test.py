@@ -59,6 +59,9 @@ class RunTest(QuireTest):
         given, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8")
         piped, _ = self.quire("run", "story.qplan", "--prompt-file=-", "-n", "8", stdin=PROMPTS[0])
         self.assertEqual(piped, given)
+        # The last line's end is not the prompt's.
+        for name, text in (("-", PROMPTS[0] + "\n"), ("/dev/stdin", PROMPTS[0] + "\r\n")):
+            self.assertEqual(self.quire("run", "story.qplan", "--prompt-file", name, "-n", "8", stdin=text)[0], given)
         out, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "--prompt-file", "-", "-n", "4", stdin=PROMPTS[1])
         labels = [line for line in out.splitlines() if line.startswith("=== ")]
         self.assertEqual(labels, ["=== prompt 1", "=== standard input"])
