@@ -84,8 +84,8 @@ absl::StatusOr<std::string> ReadText(const std::string& path, const std::string&
 struct Given {
   const char *label, *text_flag, *ids_flag;
   const std::vector<std::string>&texts, &files, &ids;
-  std::string Request::*text;
-  std::vector<int32_t> Request::*tokens;
+  std::string Request::* text;
+  std::vector<int32_t> Request::* tokens;
 };
 
 // `of` with each of them, one request each.

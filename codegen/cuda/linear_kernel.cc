@@ -120,6 +120,9 @@ class CudaLinear : public CudaKernel {
     if (finish == nullptr) return;
     add(std::move(finish), &finish_);
     sums_kernel_ = MakeCudaLinearKernel(SumsOf(spec_), kernels_.back().config);
+    // The body's own text, where that serves linears like the check's.
+    sums_ = kernels_.size() - 1;
+    if (sums_kernel_.source == kernels_.back().source) return;
     sums_ = entries_.size();
     entries_.push_back({sums_kernel_.entry, sums_kernel_.source, sums_kernel_.block_threads,
                         sums_kernel_.shared_bytes});

@@ -69,15 +69,19 @@ class FakeKernels {
     if (launch_.function->entry == "greatest") return Greatest();
     if (launch_.function->entry == "attention_plan") return Plan();
     std::string text = SpecOf(launch_.function->source);
-    if (text.find("n=any") != std::string::npos) {
+    const bool is_of_any = text.find("n=any") != std::string::npos;
+    if (is_of_any) {
       text = absl::StrReplaceAll(
           text, {{"n=any", absl::StrCat("n=", Int(8))},
                  {"k=any", absl::StrCat("k=", Int(9))},
                  {"residual=any", absl::StrCat("residual=", Pointer(3) == nullptr ? 0 : 1)}});
     }
-    const absl::StatusOr<KernelSpec> spec = ParseSpec(text);
+    absl::StatusOr<KernelSpec> spec = ParseSpec(text);
     ASSERT_TRUE(spec.ok()) << text << "\n" << spec.status();
-    if (const auto* linear = std::get_if<LinearSpec>(&*spec)) return Linear(*linear);
+    if (auto* linear = std::get_if<LinearSpec>(&*spec)) {
+      if (is_of_any && Int(10) != 0) linear->y = DType::kF32;
+      return Linear(*linear);
+    }
     if (const auto* attention = std::get_if<AttentionSpec>(&*spec)) return Attention(*attention);
     Row(std::get<RowSpec>(*spec));
   }
@@ -137,9 +141,9 @@ class FakeKernels {
     }
   }
 
-  // Arguments: x, weight, bias, residual, y, workspace, rows, whole tiles or first row; n and k if
-  // the text is of any (and a residual then if its pointer is not null), or weight and bias of a
-  // norm.
+  // Arguments: x, weight, bias, residual, y, workspace, rows, whole tiles or first row; n, k and 1
+  // for y in f32 if the text is of any (and a residual then if its pointer is not null), or weight
+  // and bias of a norm.
   void Linear(const LinearSpec& spec) {
     const int64_t rows = Int(6);
     reference::Inputs inputs;
