@@ -1,10 +1,6 @@
 #include "runtime/device.h"
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "ir/status.h"
 #include "runtime/cuda/cuda_device.h"
 #ifdef QUIRE_CPU_BACKEND
@@ -71,8 +67,8 @@ absl::Status ExplainChoice(absl::string_view name, absl::string_view chosen,
                            const absl::Status& refused) {
   const absl::Status gpu = CudaDriver::Get().status();
   if (name != "auto" || chosen != "cpu" || gpu.ok()) return refused;
-  const std::vector<std::string> lines = absl::StrSplit(gpu.message(), '\n');
-  return WithLine(refused, "now", absl::StrCat("no GPU was found, so it is the CPU: ", lines[0]));
+  const absl::string_view reason = gpu.message().substr(0, gpu.message().find('\n'));
+  return WithLine(refused, "now", absl::StrCat("no GPU was found, so it is the CPU: ", reason));
 }
 
 }  // namespace quire

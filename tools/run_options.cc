@@ -232,8 +232,7 @@ std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
   };
   if (reads(options.prompt_files) + reads(options.source_files) > 1) {
     return "- more than once\n  allowed: standard input as one prompt or source\n  fix: files for "
-           "the "
-           "others";
+           "the others";
   }
   for (const std::string& text : options.stop) {
     if (text.empty()) return "--stop is empty\n  allowed: a text";

@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "ir/file.h"
+#include "ir/file_errors.h"
 #include "ir/status.h"
 #include "tools/cli.h"
 #include "tools/source_states.h"
@@ -23,12 +24,6 @@ namespace {
 constexpr char kInputName[] = "standard input";
 // More than a prompt of any model is. What is read is held, and tokenised, whole.
 constexpr size_t kMostTextBytes = size_t{64} << 20;
-
-absl::Status CannotRead(const std::string& name, int error) {
-  return WithLine(
-      absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", std::strerror(error))),
-      "fix", "text from a file or a pipe");
-}
 
 // What a pipe or a terminal gives, and no more when that is too much.
 absl::Status ReadStream(int file, const std::string& name, std::string* text) {
@@ -43,7 +38,9 @@ absl::Status ReadStream(int file, const std::string& name, std::string* text) {
       pollfd wanted = {file, POLLIN, 0};
       poll(&wanted, 1, -1);
     } else if (errno != EINTR) {
-      return CannotRead(name, errno);
+      return WithLine(absl::InvalidArgumentError(absl::StrCat(
+                          name, ": cannot be read: ", std::generic_category().message(errno))),
+                      "fix", "text from a file or a pipe");
     }
   }
 }
@@ -54,7 +51,7 @@ absl::Status ReadAny(const std::string& path, const std::string& name, std::stri
   struct stat about;
   if (stat(path.c_str(), &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode))) {
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return CannotRead(name, errno);
+    if (file < 0) return CannotRead(path, errno);
     const absl::Status status = ReadStream(file, name, text);
     close(file);
     return status;
