@@ -195,14 +195,13 @@ struct WarpgroupProduct;
   QUIRE_NUMBERS_64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define QUIRE_NUMBERS_112                                                                      \
-  QUIRE_NUMBERS_96                                                                            \
-  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
-  "%111"
-#define QUIRE_NUMBERS_128                                                                        \
+#define QUIRE_NUMBERS_112                                                                        \
   QUIRE_NUMBERS_96                                                                               \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "     \
-  "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "   \
+  "%111"
+#define QUIRE_NUMBERS_128                                                                        \
+  QUIRE_NUMBERS_112                                                                              \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "       \
   "%126, %127"
 #define QUIRE_SUMS_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define QUIRE_SUMS_FROM(i) \
@@ -215,7 +214,7 @@ struct WarpgroupProduct;
 #define QUIRE_SUMS_64 QUIRE_SUMS_32, QUIRE_SUMS_FROM(32), QUIRE_SUMS_FROM(48)
 #define QUIRE_SUMS_96 QUIRE_SUMS_64, QUIRE_SUMS_FROM(64), QUIRE_SUMS_FROM(80)
 #define QUIRE_SUMS_112 QUIRE_SUMS_96, QUIRE_SUMS_FROM(96)
-#define QUIRE_SUMS_128 QUIRE_SUMS_96, QUIRE_SUMS_FROM(96), QUIRE_SUMS_FROM(112)
+#define QUIRE_SUMS_128 QUIRE_SUMS_112, QUIRE_SUMS_FROM(112)
 
 // `a` is the text of the first operand, and `flags` of what follows the scales; the numbers are
 // those of the operands after the sums.
