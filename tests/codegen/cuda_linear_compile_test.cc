@@ -39,6 +39,17 @@ void ExpectNoSpills(const Nvrtc& nvrtc, const CudaEntry& entry, const char* arch
   EXPECT_THAT(binary->log, Not(HasSubstr("C75"))) << entry.source;
 }
 
+// All entries of a plan's kernel, for each device.
+void ExpectNoSpillsOf(const Nvrtc& nvrtc, const LinearSpec& spec) {
+  for (const Device& device : kDevices) {
+    const auto kernel = MakeCudaKernel(spec, device.limits);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    for (const CudaEntry& entry : (*kernel)->entries()) {
+      ExpectNoSpills(nvrtc, entry, device.architecture);
+    }
+  }
+}
+
 TEST(CudaLinearCompileTest, EveryConfigurationCompilesWithoutSpills) {
   const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
   if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
@@ -48,15 +59,7 @@ TEST(CudaLinearCompileTest, EveryConfigurationCompilesWithoutSpills) {
   specs[1].bias = true;
   specs[1].y = DType::kF32;
   specs[2].bias = specs[2].residual = true;
-  for (const LinearSpec& spec : specs) {
-    for (const Device& device : kDevices) {
-      const auto kernel = MakeCudaKernel(spec, device.limits);
-      ASSERT_TRUE(kernel.ok()) << kernel.status();
-      for (const CudaEntry& entry : (*kernel)->entries()) {
-        ExpectNoSpills(**nvrtc, entry, device.architecture);
-      }
-    }
-  }
+  for (const LinearSpec& spec : specs) ExpectNoSpillsOf(**nvrtc, spec);
 }
 
 TEST(CudaLinearCompileTest, NormsAndActivationsCompileWithoutSpills) {
@@ -88,15 +91,7 @@ TEST(CudaLinearCompileTest, AppendsCompileWithoutSpills) {
   specs[0].bias = true;
   specs[0].append = {12, 16, 64, 64, 16};
   specs[1].append = {2, 3, 64, 40, 24};
-  for (const LinearSpec& spec : specs) {
-    for (const Device& device : kDevices) {
-      const auto kernel = MakeCudaKernel(spec, device.limits);
-      ASSERT_TRUE(kernel.ok()) << kernel.status();
-      for (const CudaEntry& entry : (*kernel)->entries()) {
-        ExpectNoSpills(**nvrtc, entry, device.architecture);
-      }
-    }
-  }
+  for (const LinearSpec& spec : specs) ExpectNoSpillsOf(**nvrtc, spec);
 }
 
 TEST(CudaLinearCompileTest, BlockQuantisedWeightsCompileWithoutSpills) {
