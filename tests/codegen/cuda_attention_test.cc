@@ -303,7 +303,8 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
                 odd = Spec(71, 1, 64), full = Spec(16, 16, 192), small = Spec(12, 12, 64),
                 biased = Spec(32, 8, 128, DType::kF16, 8), padded = Spec(32, 32, 96),
                 narrow = Spec(8, 8, 40, DType::kF16, 32), uneven = Spec(32, 4, 120),
-                halves = Spec(24, 8, 192), odd_wide = Spec(4, 1, 256, DType::kF16, 3);
+                halves = Spec(24, 8, 192), thirds = Spec(24, 8, 256),
+                odd_wide = Spec(4, 1, 256, DType::kF16, 3);
   windowed.window = 1024, windowed.cap = 50;
   wide.sinks = true;
   odd.tree_words = 2, odd.page_tokens = 7;
@@ -333,6 +334,7 @@ TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
                         Case{narrow, kHopper},
                         Case{uneven, kHopper},
                         Case{halves, kHopper},
+                        Case{thirds, kHopper},
                         Case{odd_wide, kHopper},
                         Case{bytes, kHopper},
                         Case{bytes, kAda},

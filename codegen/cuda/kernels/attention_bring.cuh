@@ -132,14 +132,14 @@ struct AttentionBringer : AttentionRing {
       }
       WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
       if (kTellsRead) SyncThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
-      if (lane < kRuns) note(turn.at).rows[lane] = row;
-      if (lane == 0) {
+      // Lanes that note a run's row note the same tile, and arrive each: that takes the fewest
+      // registers, and racecheck sees no order between lanes.
+      if (lane < kRuns) {
         note(turn.at).tile = drawn_note.tile;
         note(turn.at).head = drawn_note.head;
+        note(turn.at).rows[lane] = row;
+        Arrive(tile_noted(turn.at));
       }
-      SyncWarp();
-      // Each lane that has written: racecheck sees no order between lanes.
-      if (lane < kRuns) Arrive(tile_noted(turn.at));
       SyncWarp();
       // The prior grid writes q, reads what y is written to, and drew tickets; and this one is not
       // to end before it.
