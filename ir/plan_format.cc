@@ -84,9 +84,9 @@ std::string EncodeTable(absl::Span<const PlanSection> sections) {
 absl::StatusOr<PlanHeader> DecodeHeader(absl::Span<const uint8_t> file) {
   const size_t magic_bytes = std::min(file.size(), kMagic.size());
   if (file.empty() || std::memcmp(file.data(), kMagic.data(), magic_bytes) != 0) {
-    return absl::InvalidArgumentError(
-        "not a plan: it does not start with \"quirepln\"\n  fix: quire compile writes one of a "
-        "model");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "not a plan: it ", file.empty() ? "is empty" : "does not start with \"quirepln\"",
+        "\n  fix: quire compile writes one of a model"));
   }
   if (file.size() < kPlanHeaderBytes) {
     return Lost("header", absl::StrCat("truncated: ", file.size(), " bytes of 128"));

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "ir/status.h"
 #include "runtime/tokenizer/unicode.h"
@@ -77,6 +78,9 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::stri
                     "integers, separated by commas");
   };
   std::vector<int32_t> ids;
+  if (absl::StrContains(absl::StrReplaceAll(text, {{" ", ""}}), ",,")) {
+    return bad("no id between two commas");
+  }
   for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
     int32_t id = 0;
     if (!absl::SimpleAtoi(word, &id)) return bad(absl::StrCat(word, " is not an id"));

@@ -1,4 +1,5 @@
 // The quire command: one binary, one verb for each thing a user does.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ir/guarded.h"
@@ -44,14 +46,41 @@ std::string Canonical(std::string arg) {
   return arg;
 }
 
+// The fix for a flag that `verb` has not: one like it, if there is one.
+std::string NearestFlag(const CLI::App& verb, const std::string& given) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return Nearest(given.substr(0, given.find('=')), flags);
+}
+
+// What of the command line `verb` does not take; its first flag, or else its first word.
+std::string Unexpected(const CLI::App& verb) {
+  const std::vector<std::string> words = verb.remaining();
+  if (words.empty()) return "";
+  const auto flag = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-';
+  });
+  if (flag == words.end()) return absl::StrCat(words[0], ": one argument too many");
+  const std::string near = NearestFlag(verb, *flag);
+  return absl::StrCat(*flag, " is not a flag of it",
+                      near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?"));
+}
+
 int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
   std::vector<std::string> names;
   for (const Verb& verb : kVerbs) names.push_back(verb.name);
   const CLI::App* chosen = nullptr;
   for (const CLI::App* sub : app.get_subcommands()) chosen = sub;
   if (chosen != nullptr) {
-    return FailUsage(absl::StrCat("quire ", chosen->get_name(), ": ", error.what(),
-                                  "\n  fix: see quire ", chosen->get_name(), " --help"));
+    const std::string verb = absl::StrCat("quire ", chosen->get_name());
+    std::string what = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)
+                           ? Unexpected(*chosen)
+                           : error.what();
+    if (!absl::StrContains(what, "\n  fix: "))
+      absl::StrAppend(&what, "\n  fix: see ", verb, " --help");
+    return FailUsage(absl::StrCat(verb, ": ", what));
   }
   const std::string word = argc > 1 ? argv[1] : "";
   const std::string near = Nearest(word, names);

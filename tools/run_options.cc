@@ -50,6 +50,19 @@ std::optional<int64_t> SizeOf(absl::string_view text) {
   return static_cast<int64_t>(size);
 }
 
+// A flag each of whose values, which may be many, goes behind those of the flags before it.
+void AddGiven(CLI::App* app, const std::string& names, GivenText::Kind kind,
+              std::vector<GivenText>* given, const std::string& about) {
+  CLI::Option* option =
+      app->add_option_function<std::string>(
+             names, [kind, given](const std::string& value) { given->push_back({kind, value}); },
+             about)
+          ->trigger_on_parse()
+          ->take_last()
+          ->allow_extra_args(false);
+  if (kind == GivenText::kFile) option->check(WrongName);
+}
+
 bool IsWordByte(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
 void AddSamplingOptions(CLI::App* app, RunOptions* options) {
@@ -104,40 +117,20 @@ void AddBeamOptions(CLI::App* app, RunOptions* options) {
 
 void AddRunOptions(CLI::App* app, RunOptions* options) {
   AddSessionOptions(app, &options->session);
-  app->add_option("-p,--prompt", options->prompts, "a prompt; may be given several times")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
-  app->add_option(
-         "--prompt-file", options->prompt_files,
-         "a file whose text is a prompt, without its last line break; - for standard input; may be "
-         "given several times")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->check(WrongName);
-  app->add_option("--ids", options->ids, "a prompt as token ids: 1,2,3; may be given several times")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
-  app->add_option("--source", options->sources,
-                  "a text for the model's encoder; may be given several times")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
-  app->add_option("--source-file", options->source_files,
-                  "a file whose text is for the encoder, without its last line break; - for "
-                  "standard input; may be given several times")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->check(WrongName);
-  app->add_option("--source-ids", options->source_ids,
-                  "token ids for the model's encoder, as they are: 1,2,3; may be given several "
-                  "times")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+  AddGiven(app, "-p,--prompt", GivenText::kText, &options->prompts,
+           "a prompt; may be given several times");
+  AddGiven(app, "--prompt-file", GivenText::kFile, &options->prompts,
+           "a file whose text is a prompt, without its last line break; - for standard input; may "
+           "be given several times");
+  AddGiven(app, "--ids", GivenText::kIds, &options->prompts,
+           "a prompt as token ids: 1,2,3; may be given several times");
+  AddGiven(app, "--source", GivenText::kText, &options->sources,
+           "a text for the model's encoder; may be given several times");
+  AddGiven(app, "--source-file", GivenText::kFile, &options->sources,
+           "a file whose text is for the encoder, without its last line break; - for standard "
+           "input; may be given several times");
+  AddGiven(app, "--source-ids", GivenText::kIds, &options->sources,
+           "token ids for the model's encoder, as they are: 1,2,3; may be given several times");
   app->add_option(
          "--source-states", options->source_states,
          "a .safetensors file with states for the model to look at; for each prompt, if given "
@@ -178,7 +171,7 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
          [options](const std::string& text) {
            options->engine.cache_bytes = SizeOf(text).value_or(0);
          },
-         "bytes for keys and values, such as 512MiB (cpu: 1GiB; cuda: what is left)")
+         "bytes for keys and values, such as 512MiB (0: 1GiB on a CPU, what is left on a GPU)")
       ->check([](const std::string& text) {
         return SizeOf(text).has_value()
                    ? std::string()
@@ -213,24 +206,22 @@ absl::Status NameRunFlags(const absl::Status& status) {
   return absl::Status(status.code(), message);
 }
 
-bool HasSource(const RunOptions& options) {
-  return !options.sources.empty() || !options.source_files.empty() || !options.source_ids.empty();
-}
-
 std::string WrongRunUsage(const CLI::App& app, const RunOptions& options) {
-  const size_t prompts = options.prompts.size() + options.prompt_files.size() + options.ids.size();
-  if (prompts == 0 && !HasSource(options)) {
+  const size_t prompts = options.prompts.size();
+  if (prompts == 0 && options.sources.empty()) {
     return "no prompt\n  allowed: -p TEXT, --prompt-file FILE (- for standard input), --ids 1,2,3; "
            "with an encoder --source TEXT, --source-file FILE, --source-ids 1,2,3";
   }
-  if (prompts > 1 && HasSource(options)) {
+  if (prompts > 1 && !options.sources.empty()) {
     return "several prompts beside a source\n  allowed: one prompt, which every source's output "
            "begins with, or none";
   }
-  const auto reads = [](const std::vector<std::string>& files) {
-    return std::count(files.begin(), files.end(), kStandardInput);
+  const auto reads = [](const std::vector<GivenText>& texts) {
+    return std::count_if(texts.begin(), texts.end(), [](const GivenText& text) {
+      return text.kind == GivenText::kFile && text.value == kStandardInput;
+    });
   };
-  if (reads(options.prompt_files) + reads(options.source_files) > 1) {
+  if (reads(options.prompts) + reads(options.sources) > 1) {
     return "- more than once\n  allowed: standard input as one prompt or source\n  fix: files for "
            "the others";
   }

@@ -20,10 +20,17 @@ namespace quire {
 
 constexpr char kStandardInput[] = "-";  // as a file of a prompt or a source
 
+// What one flag gives of a prompt or a source.
+struct GivenText {
+  enum Kind { kText, kFile, kIds };
+  Kind kind;
+  std::string value;
+};
+
 struct RunOptions {
   SessionOptions session;
-  std::vector<std::string> prompts, prompt_files, ids, stop;
-  std::vector<std::string> sources, source_files, source_ids, source_states;
+  std::vector<GivenText> prompts, sources;  // as they stand on the command line
+  std::vector<std::string> stop, source_states;
   std::string output = "text";
   int32_t samples = 1;
   std::optional<float> temperature, top_p, min_p, repeat_penalty, length_penalty;
@@ -41,8 +48,9 @@ void AddRunOptions(CLI::App* app, RunOptions* options);
 // `status` of the library with flags for the fields of requests and options that it names.
 absl::Status NameRunFlags(const absl::Status& status);
 
-// Whether there is something for an encoder of tokens.
-bool HasSource(const RunOptions& options);
+// The flag of each GivenText::Kind.
+constexpr const char* kPromptFlags[] = {"-p", "--prompt-file", "--ids"};
+constexpr const char* kSourceFlags[] = {"--source", "--source-file", "--source-ids"};
 
 // What is wrong with the flags beside each other; "" if nothing.
 std::string WrongRunUsage(const CLI::App& app, const RunOptions& options);

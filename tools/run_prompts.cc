@@ -77,33 +77,37 @@ absl::StatusOr<std::string> ReadText(const std::string& path, const std::string&
   return std::string(whole);
 }
 
-// What the user gives for one member of a request: texts, files of them, or ids.
-struct Given {
-  const char *label, *text_flag, *ids_flag;
-  const std::vector<std::string>&texts, &files, &ids;
+// A member of a request that is given as texts, files of them, or ids.
+struct Member {
+  const char* label;
+  const char* const* flags;  // of each kind
   std::string Request::* text;
-  std::vector<int32_t> Request::* tokens;
+  std::vector<int32_t> Request::* ids;
 };
 
-// `of` with each of them, one request each.
-absl::StatusOr<std::vector<Prompt>> Each(const Given& given, const Request& of) {
+absl::Status Fill(const Member& member, const GivenText& given, Prompt* prompt) {
+  const char* const ids_flag = member.flags[GivenText::kIds];
+  if (given.kind == GivenText::kIds) {
+    QUIRE_ASSIGN_OR_RETURN(prompt->request.*member.ids, ParseIds(ids_flag, given.value));
+    return absl::OkStatus();
+  }
+  std::string& text = prompt->request.*member.text;
+  if (given.kind == GivenText::kText) {
+    text = given.value;
+    return CheckUtf8(member.flags[given.kind], text, ids_flag);
+  }
+  prompt->label = given.value == kStandardInput ? kInputName : given.value;
+  QUIRE_ASSIGN_OR_RETURN(text, ReadText(given.value, prompt->label, ids_flag));
+  return absl::OkStatus();
+}
+
+// `of` with each of `given`, one request each.
+absl::StatusOr<std::vector<Prompt>> Each(const Member& member, const std::vector<GivenText>& given,
+                                         const Request& of) {
   std::vector<Prompt> prompts;
-  const auto add = [&] {
-    prompts.push_back({absl::StrCat(given.label, " ", prompts.size() + 1), of});
-    return &prompts.back();
-  };
-  for (const std::string& text : given.texts) {
-    QUIRE_RETURN_IF_ERROR(CheckUtf8(given.text_flag, text, given.ids_flag));
-    add()->request.*given.text = text;
-  }
-  for (const std::string& path : given.files) {
-    Prompt* added = add();
-    added->label = path == kStandardInput ? kInputName : path;
-    QUIRE_ASSIGN_OR_RETURN(added->request.*given.text,
-                           ReadText(path, added->label, given.ids_flag));
-  }
-  for (const std::string& text : given.ids) {
-    QUIRE_ASSIGN_OR_RETURN(add()->request.*given.tokens, ParseIds(given.ids_flag, text));
+  for (const GivenText& one : given) {
+    prompts.push_back({absl::StrCat(member.label, " ", prompts.size() + 1), of});
+    QUIRE_RETURN_IF_ERROR(Fill(member, one, &prompts.back()));
   }
   return prompts;
 }
@@ -130,14 +134,12 @@ absl::StatusOr<std::vector<Prompt>> Prompts(const RunOptions& options) {
   for (const std::string& text : options.stop) {
     QUIRE_RETURN_IF_ERROR(CheckUtf8("--stop", text, ""));
   }
-  QUIRE_ASSIGN_OR_RETURN(std::vector<Prompt> prompts,
-                         Each({"prompt", "-p", "--ids", options.prompts, options.prompt_files,
-                               options.ids, &Request::text, &Request::ids},
-                              {}));
-  if (!HasSource(options)) return prompts;
+  QUIRE_ASSIGN_OR_RETURN(
+      std::vector<Prompt> prompts,
+      Each({"prompt", kPromptFlags, &Request::text, &Request::ids}, options.prompts, {}));
+  if (options.sources.empty()) return prompts;
   // A prompt beside sources is of all of them.
-  return Each({"source", "--source", "--source-ids", options.sources, options.source_files,
-               options.source_ids, &Request::source, &Request::source_ids},
+  return Each({"source", kSourceFlags, &Request::source, &Request::source_ids}, options.sources,
               prompts.empty() ? Request() : prompts[0].request);
 }
 

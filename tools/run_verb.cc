@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -139,17 +140,18 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
         absl::InvalidArgumentError("the plan has no tokenizer, so that there is no text to print"),
         "fix", "--output=ids");
   }
-  if (!info.has_tokenizer) {
-    if (!options.prompts.empty()) return NoTokenizer("-p", "--ids");
-    if (!options.prompt_files.empty()) return NoTokenizer("--prompt-file", "--ids");
-    if (!options.sources.empty()) return NoTokenizer("--source", "--source-ids");
-    if (!options.source_files.empty()) return NoTokenizer("--source-file", "--source-ids");
+  bool has_text = false;
+  for (const auto& [texts, flags] :
+       {std::pair(&options.prompts, kPromptFlags), std::pair(&options.sources, kSourceFlags)}) {
+    for (const GivenText& text : *texts) {
+      if (text.kind == GivenText::kIds) continue;
+      if (!info.has_tokenizer) return NoTokenizer(flags[text.kind], flags[GivenText::kIds]);
+      has_text = true;
+    }
   }
   const auto idle = [](const char* flag, const char* with) { return NoEffect("run", flag, with); };
-  if (HasSource(options) && (!info.has_encoder || info.states_width > 0)) {
-    return idle(!options.sources.empty()        ? "--source"
-                : !options.source_files.empty() ? "--source-file"
-                                                : "--source-ids",
+  if (!options.sources.empty() && (!info.has_encoder || info.states_width > 0)) {
+    return idle(kSourceFlags[options.sources[0].kind],
                 "a model that has an encoder of tokens; any other reads a prompt");
   }
   if (!options.source_states.empty() && info.states_width == 0) {
@@ -175,8 +177,6 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
   } else if (options.samples > 1 && sampling.temperature == 0) {
     return idle("--samples", "a --temperature above 0, or --beams: greedy ones are all the same");
   }
-  const bool has_text = !options.prompts.empty() || !options.prompt_files.empty() ||
-                        !options.sources.empty() || !options.source_files.empty();
   if (options.no_special && !has_text && !info.has_encoder) {
     return idle("--no-special", "a text, or an encoder");
   }

@@ -39,12 +39,19 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
       ->check(WrongName);
 }
 
+namespace {
+
+// The flag that was given and that only a GPU heeds; "" if none was.
+absl::string_view CudaFlag(const SessionOptions& options) {
+  return options.model.eager ? "--eager" : options.model.portable ? "--portable" : "";
+}
+
+}  // namespace
+
 std::string WrongSessionUsage(const SessionOptions& options) {
-  if (options.model.device != "cpu") return "";
-  constexpr absl::string_view kAllowed = " has no effect\n  allowed: with --device=cuda or auto";
-  if (options.model.eager) return absl::StrCat("--eager", kAllowed);
-  if (options.model.portable) return absl::StrCat("--portable", kAllowed);
-  return "";
+  const absl::string_view flag = CudaFlag(options);
+  if (options.model.device != "cpu" || flag.empty()) return "";
+  return absl::StrCat(flag, " has no effect\n  allowed: with --device=cuda or auto");
 }
 
 absl::Status CheckIsNoModel(const std::string& plan_path) {
@@ -81,6 +88,11 @@ absl::StatusOr<Session> OpenSession(const SessionOptions& options) {
   if (!opened.ok()) return Explain(options, opened.status());
   session.model = *std::move(opened);
   session.target = &session.model->target();
+  if (const absl::string_view flag = CudaFlag(options);
+      !flag.empty() && session.target->name == "cpu") {
+    return WithLine(UsageError(absl::StrCat(flag, " has no effect on the CPU, which runs this")),
+                    "allowed", "with --device=cuda");
+  }
   session.plan = options.plan;
   session.load_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

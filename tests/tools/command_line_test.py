@@ -26,8 +26,17 @@ class UsageTest(QuireTest):
     def test_unknown_flag(self):
         for verb in VERBS:
             error = self.error(verb, "x", "--no-such-flag", code=USAGE)
-            self.assertIn("--no-such-flag", error)
+            self.assertIn(f"quire {verb}: --no-such-flag is not a flag of it", error)
             self.assertIn(f"fix: see quire {verb} --help", error)
+
+    def test_unknown_flag_has_a_near_one(self):
+        for near, *given in (("--device", "--dvice", "cpu"), ("--max-tokens", "--max-token=3"),
+                             ("--prompt-file", "x", "--prompt_fil=y")):
+            self.assertIn(f"fix: did you mean {near}?", self.error("run", "x", *given, code=USAGE))
+
+    def test_an_argument_too_many(self):
+        error = self.error("check", "x", "y", "z", code=USAGE)
+        self.assertIn("quire check: y: one argument too many\n  fix: see quire check --help", error)
 
     def test_value_out_of_its_set(self):
         self.assertIn("--kv-dtype", self.error("compile", "x", "--kv-dtype=f8", code=USAGE))
@@ -103,7 +112,7 @@ class UsageTest(QuireTest):
         out, _ = self.quire("run", plan, "-p", "Once", "-n", "3")
         self.assertEqual(self.quire("run", "-p", "Once", plan, "-n", "3")[0], out)
         for arguments in (["run", plan, "-p", "a", "b"], ["run", plan, "--ids", "5", "6"], ["bench", plan, "--batch", "1", "2"]):
-            self.assertIn("was not expected", self.error(*arguments, code=USAGE))
+            self.assertIn("one argument too many", self.error(*arguments, code=USAGE))
 
     def test_sizes(self):
         plan = self.story()

@@ -55,6 +55,28 @@ class RunTest(QuireTest):
         labels = [line for line in out.splitlines() if line.startswith("=== ")]
         self.assertEqual(labels, ["=== prompt 1", "=== prompt 2", "=== third.txt"])
 
+    def test_results_stand_as_prompts_do(self):
+        (self.folder / "first.txt").write_text(PROMPTS[2])
+        results = self.run_json("--ids=5,6", "--prompt-file", "first.txt", "-p", PROMPTS[0], "--ids=1,2", "-p",
+                                PROMPTS[1], "-n", "4")["results"]
+        self.assertEqual([result["prompt"] for result in results],
+                         ["prompt 1", "first.txt", "prompt 3", "prompt 4", "prompt 5"])
+        for result, prompt in zip(results, (["--ids=5,6"], ["-p", PROMPTS[2]], ["-p", PROMPTS[0]], ["--ids=1,2"],
+                                            ["-p", PROMPTS[1]]), strict=True):
+            self.assertEqual(self.run_json(*prompt, "-n", "4")["results"][0]["ids"], result["ids"])
+
+    def test_ids_that_are_none(self):
+        for ids in ("1,,2", "1, ,2", ",,"):
+            self.assertIn("--ids: no id between two commas",
+                          self.error("run", "story.qplan", f"--ids={ids}", code=USAGE))
+
+    def test_flags_of_gpus_on_a_cpu_that_auto_chose(self):
+        self.story("cpu.qplan", "--target=cpu")
+        for flag in ("--eager", "--portable"):
+            error = self.error("run", "cpu.qplan", "-p", "a", flag, code=USAGE)
+            self.assertIn(f"{flag} has no effect on the CPU", error)
+            self.assertIn("allowed: with --device=cuda", error)
+
     def test_a_prompt_comes_through_a_pipe(self):
         given, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8")
         piped, _ = self.quire("run", "story.qplan", "--prompt-file=-", "-n", "8", stdin=PROMPTS[0])
@@ -166,6 +188,16 @@ class RunTest(QuireTest):
         self.story("packed.qplan", "--weights=pack")
         out, _ = self.quire("run", "packed.qplan", "-p", PROMPTS[0], "-n", "24", "--logprobs", "--output=json")
         self.assertEqual(json.loads(out)["results"], expected)
+
+    def test_packed_plan_whose_files_are_gone(self):
+        folder = self.folder / "model"
+        shutil.copytree(quire_test.ROOT / "models/demo/story", folder)
+        self.quire("compile", "model", "-o", "packed.qplan", "--weights=pack")
+        shutil.rmtree(folder)
+        error = self.error("compile", "packed.qplan", "-o", "again.qplan", "--weights=ref", code=MISMATCH)
+        self.assertIn("--weights=ref: ", error)
+        self.assertIn("model.safetensors: cannot open", error)
+        self.assertFalse((self.folder / "again.qplan").exists())
 
     def test_plan_lowered_again_says_the_same(self):
         expected = self.run_json("-p", PROMPTS[0], "-n", "24", "--logprobs")["results"]
