@@ -1,44 +1,24 @@
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/cuda/attention.h"
-#include "codegen/cuda/nvrtc.h"
-#include "codegen/cuda/source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/codegen/cuda_compile.h"
+#include "tests/codegen/cuda_attention_specs.h"
 
 namespace quire {
 namespace {
 
+using attention_testing::Device;
+using attention_testing::kAda;
+using attention_testing::kAmpere;
+using attention_testing::kHopper;
+using attention_testing::Make;
+using attention_testing::Spec;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Device {
-  const char* architecture;
-  CudaLimits limits;
-};
-constexpr Device kAmpere = {"sm_80", {8, 0, 166912, 108}}, kAda = {"sm_89", {8, 9, 101376, 128}},
-                 kHopper = {"sm_90a", {9, 0, 232448, 132}};
-
-AttentionSpec Spec(int64_t hq, int64_t hkv, int64_t d, DType dtype = DType::kBF16,
-                   int64_t page = 16) {
-  AttentionSpec spec;
-  spec.hq = hq, spec.hkv = hkv, spec.d = spec.dv = d;
-  spec.kv = spec.x = dtype;
-  spec.page_tokens = page;
-  spec.scale = 0.125;
-  return spec;
-}
-
-std::unique_ptr<CudaKernel> Make(const AttentionSpec& spec, const CudaLimits& limits) {
-  absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaAttention(spec, limits);
-  EXPECT_TRUE(kernel.ok()) << kernel.status();
-  return kernel.ok() ? *std::move(kernel) : nullptr;
-}
 
 TEST(CudaAttentionTest, SourceOfASpec) {
   AttentionSpec spec = Spec(32, 8, 128);
@@ -265,107 +245,6 @@ TEST(CudaAttentionTest, RefusesWhatNoKernelComputes) {
   }
   EXPECT_EQ(MakeCudaAttention(Spec(8, 2, 256), {9, 0, 48 * 1024, 60}).status().code(),
             absl::StatusCode::kUnimplemented);
-}
-
-// ptxas 13.0 can assemble cp.async with a uniform register in its shared address (opcode 0xdae
-// instead of 0xfae), which a GPU refuses where there is a cache policy: places of such in a cubin.
-std::vector<size_t> UniformSharedCopies(const std::string& cubin) {
-  const auto read = [&](size_t at, auto& value) {
-    ASSERT_LE(at + sizeof value, cubin.size());
-    std::memcpy(&value, cubin.data() + at, sizeof value);
-  };
-  std::vector<size_t> places;
-  uint64_t sections = 0;
-  uint16_t entry_bytes = 0, count = 0, names = 0;
-  read(40, sections), read(58, entry_bytes), read(60, count), read(62, names);
-  uint64_t names_at = 0;
-  read(sections + names * entry_bytes + 24u, names_at);
-  for (uint16_t i = 0; i < count; ++i) {
-    const size_t section = sections + size_t{i} * entry_bytes;
-    uint32_t name = 0;
-    uint64_t begin = 0, bytes = 0;
-    read(section, name), read(section + 24, begin), read(section + 32, bytes);
-    if (std::string(cubin.c_str() + names_at + name).rfind(".text.", 0) != 0) continue;
-    for (size_t at = begin; at < begin + bytes; at += 16) {
-      uint16_t word = 0;
-      read(at, word);
-      if ((word & 0xfff) == 0xdae) places.push_back(at);
-    }
-  }
-  return places;
-}
-
-TEST(CudaAttentionTest, ConfigurationsCompileWithoutSpills) {
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
-  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  AttentionSpec windowed = Spec(32, 32, 80, DType::kF16, 1), wide = Spec(16, 8, 256),
-                odd = Spec(71, 1, 64), full = Spec(16, 16, 192), small = Spec(12, 12, 64),
-                biased = Spec(32, 8, 128, DType::kF16, 8), padded = Spec(32, 32, 96),
-                narrow = Spec(8, 8, 40, DType::kF16, 32), uneven = Spec(32, 4, 120),
-                halves = Spec(24, 8, 192), thirds = Spec(24, 8, 256),
-                odd_wide = Spec(4, 1, 256, DType::kF16, 3);
-  windowed.window = 1024, windowed.cap = 50;
-  wide.sinks = true;
-  odd.tree_words = 2, odd.page_tokens = 7;
-  full.dv = 128, full.causal = false;
-  biased.window = 1024, biased.cap = 50, biased.sinks = true, biased.bias_distances = 128;
-  AttentionSpec bytes = Spec(32, 8, 128), small_bytes = Spec(12, 12, 64, DType::kF16, 1),
-                wide_bytes = Spec(16, 8, 256), many_bytes = Spec(32, 1, 128);
-  for (AttentionSpec* spec : {&bytes, &small_bytes, &wide_bytes, &many_bytes}) {
-    spec->kv = DType::kF8E4M3, spec->k_scale = spec->v_scale = spec != &small_bytes;
-  }
-  struct Case {
-    AttentionSpec spec;
-    Device device;
-  };
-  for (const Case& c : {Case{Spec(32, 8, 128), kAmpere},
-                        Case{Spec(32, 8, 128), kAda},
-                        Case{Spec(32, 8, 128), kHopper},
-                        Case{windowed, kHopper},
-                        Case{windowed, kAda},
-                        Case{wide, kHopper},
-                        Case{wide, kAmpere},
-                        Case{odd, kHopper},
-                        Case{full, kHopper},
-                        Case{small, kHopper},
-                        Case{biased, kHopper},
-                        Case{padded, kHopper},
-                        Case{narrow, kHopper},
-                        Case{uneven, kHopper},
-                        Case{halves, kHopper},
-                        Case{thirds, kHopper},
-                        Case{odd_wide, kHopper},
-                        Case{bytes, kHopper},
-                        Case{bytes, kAda},
-                        Case{bytes, kAmpere},
-                        Case{small_bytes, kHopper},
-                        Case{small_bytes, kAmpere},
-                        Case{wide_bytes, kHopper},
-                        Case{wide_bytes, kAmpere},
-                        Case{many_bytes, kHopper}}) {
-    const auto kernel = Make(c.spec, c.device.limits);
-    ASSERT_NE(kernel, nullptr);
-    for (const CudaEntry& entry : kernel->entries()) {
-      const absl::StatusOr<CudaBinary> binary = (*nvrtc)->Compile(
-          entry.entry + ".cu", entry.source, c.device.architecture, CudaKernelHeaders());
-      ASSERT_TRUE(binary.ok()) << binary.status();
-      const std::vector<KernelResources> resources = ParseResources(binary->log);
-      ASSERT_EQ(resources.size(), 1u);
-      const std::string what = absl::StrCat(c.device.architecture, " ", entry.source, " registers ",
-                                            resources[0].registers, "\n");
-      EXPECT_EQ(resources[0].name, entry.entry);
-      EXPECT_EQ(resources[0].stack_bytes, 0) << what;
-      // Products of warpgroups that ptxas serialises: C7510, C7511, C7514, C7520.
-      EXPECT_THAT(binary->log, Not(HasSubstr("C75"))) << what << binary->log;
-      EXPECT_EQ(resources[0].spill_store_bytes, 0) << what;
-      EXPECT_THAT(UniformSharedCopies(binary->cubin), ::testing::IsEmpty()) << what;
-    }
-  }
-}
-
-TEST(CudaAttentionTest, AWrongShareOfSharedMemoryDoesNotCompile) {
-  testing::ExpectSharedBytesAreChecked(Make(Spec(32, 8, 128), kHopper.limits)->entries()[0].source);
 }
 
 }  // namespace

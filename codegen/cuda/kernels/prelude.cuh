@@ -284,7 +284,7 @@ DEVICE void CopyAsync(uint32_t to, const void* from, int bytes = 16) {
 // A policy of copies: first to leave L2.
 constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 // Of what hardly anybody reads again soon. `to` is no sum of a thread's and of what all have alike
-// (UniformSharedCopies in cuda_attention_test.cc).
+// (UniformSharedCopies in cuda_attention_compile_test.cc).
 DEVICE void CopyAsyncOnce(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, 16, %2;"
                :
