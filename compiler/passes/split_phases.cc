@@ -28,7 +28,10 @@ int64_t MultiplyAddsOf(const Op* value) {
   for (size_t i = 1; i < value->type.extents.size(); ++i) {
     columns *= value->type.extents[i].value();
   }
-  while (value->Is(OpKind::kReshape) || value->Is(OpKind::kSlice)) value = value->operand(0);
+  while (value->Is(OpKind::kReshape) || value->Is(OpKind::kSlice) || value->Is(OpKind::kRmsNorm) ||
+         value->Is(OpKind::kLayerNorm)) {
+    value = value->operand(0);
+  }
   return value->Is(OpKind::kLinear) ? columns * value->operand(1)->type.extents[1].value() : 0;
 }
 
