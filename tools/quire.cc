@@ -75,9 +75,9 @@ int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError&
   for (const CLI::App* sub : app.get_subcommands()) chosen = sub;
   if (chosen != nullptr) {
     const std::string verb = absl::StrCat("quire ", chosen->get_name());
-    std::string what = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)
-                           ? Unexpected(*chosen)
-                           : error.what();
+    const bool is_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+    std::string what = is_extra ? Unexpected(*chosen) : "";
+    if (what.empty()) what = error.what();  // of words behind "--", too
     if (!absl::StrContains(what, "\n  fix: "))
       absl::StrAppend(&what, "\n  fix: see ", verb, " --help");
     return FailUsage(absl::StrCat(verb, ": ", what));

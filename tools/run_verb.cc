@@ -171,7 +171,9 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
                                               beam.beams, " beams")),
                       "allowed", absl::StrCat("1 .. ", beam.beams, ", or more --beams"));
     }
-    if (options.sampling.logprobs) return idle("--logprobs", "--beams=1");
+    if (options.sampling.logprobs) {
+      return idle(options.sampling.top_logprobs > 0 ? "--top-logprobs" : "--logprobs", "--beams=1");
+    }
     if (options.sampling.presence_penalty != 0) return idle("--presence-penalty", "--beams=1");
     if (options.sampling.frequency_penalty != 0) return idle("--frequency-penalty", "--beams=1");
   } else if (options.samples > 1 && sampling.temperature == 0) {
@@ -186,9 +188,14 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
 void PrintMemory(const Session& session, const Engine& engine) {
   const Program& program = session.model->program();
   std::vector<MemoryUse> uses = program.Memory();
-  uses.push_back({absl::StrCat(engine.counters().total_pages, " pages of ",
-                               session.target->page_tokens, " tokens"),
-                  engine.counters().total_pages * program.page_bytes()});
+  const EngineCounters counters = engine.counters();
+  const std::string tokens = absl::StrCat(" pages of ", session.target->page_tokens, " tokens");
+  uses.push_back(
+      {absl::StrCat(counters.total_pages, tokens), counters.total_pages * program.page_bytes()});
+  if (const Program* encoder = session.model->encoder(); encoder != nullptr) {
+    uses.push_back({absl::StrCat(counters.total_encoder_pages, tokens, " of encoders"),
+                    counters.total_encoder_pages * encoder->page_bytes()});
+  }
   std::fprintf(stderr, "%s\n", session.model->info().device.c_str());
   const KernelUse kernels = program.Kernels();
   if (kernels.in_plan + kernels.in_cache + kernels.compiled > 0) {

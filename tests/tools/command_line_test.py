@@ -37,6 +37,8 @@ class UsageTest(QuireTest):
     def test_an_argument_too_many(self):
         error = self.error("check", "x", "y", "z", code=USAGE)
         self.assertIn("quire check: y: one argument too many\n  fix: see quire check --help", error)
+        for words in (["--source", "a"], ["a"]):
+            self.assertIn(words[0], self.error("run", "x", "--", *words, code=USAGE).splitlines()[0])
 
     def test_value_out_of_its_set(self):
         self.assertIn("--kv-dtype", self.error("compile", "x", "--kv-dtype=f8", code=USAGE))
