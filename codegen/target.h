@@ -23,8 +23,7 @@ struct TargetTraits {
   // Linear kernels compute a norm of their rows first, or bring them to 8 bits, an activation last
   // (codegen/spec.h).
   bool fuses_norms = false, fuses_activations = false;
-  // They write K and V that nothing else reads to the pages of the KV cache, and turn queries and K
-  // by rope before.
+  // They write K and V that nothing else reads to the pages of the KV cache.
   bool fuses_appends = false;
 };
 

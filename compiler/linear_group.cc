@@ -216,7 +216,7 @@ const Op* LinearGroup::head() const {
 const Op* LinearGroup::result() const {
   if (gated != nullptr) return gated;
   if (act != nullptr) return act;
-  if (append.result() != nullptr) return append.result();
+  if (append.kept != nullptr) return append.kept;
   return add != nullptr ? add : linear;
 }
 
@@ -228,7 +228,7 @@ const Op* LinearGroup::residual() const {
 
 std::vector<const Op*> LinearGroup::ops() const {
   std::vector<const Op*> all = {norm, quantize, linear, add, first, second, act, gated};
-  for (const Op* op : {append.kept, append.kept_rope, append.rope}) all.push_back(op);
+  all.push_back(append.kept);
   all.insert(all.end(), append.slices.begin(), append.slices.end());
   all.insert(all.end(), append.appends.begin(), append.appends.end());
   all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());

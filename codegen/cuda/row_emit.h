@@ -133,9 +133,8 @@ class CudaRowEmitter {
   int sums_ = 0;
 };
 
-// A literal of the nearest f32, and of a double.
+// A literal of the nearest f32.
 std::string FloatText(double value);
-std::string DoubleText(double value);
 
 }  // namespace quire
 
