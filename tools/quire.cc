@@ -78,8 +78,9 @@ int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError&
     const bool is_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
     std::string what = is_extra ? Unexpected(*chosen) : "";
     if (what.empty()) what = error.what();  // of words behind "--", too
-    if (!absl::StrContains(what, "\n  fix: "))
+    if (!absl::StrContains(what, "\n  fix: ")) {
       absl::StrAppend(&what, "\n  fix: see ", verb, " --help");
+    }
     return FailUsage(absl::StrCat(verb, ": ", what));
   }
   const std::string word = argc > 1 ? argv[1] : "";
