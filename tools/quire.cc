@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "ir/guarded.h"
 #include "ir/status.h"
 #include "tools/cli.h"
@@ -46,13 +47,18 @@ std::string Canonical(std::string arg) {
   return arg;
 }
 
-// The fix for a flag that `verb` has not: one like it, if there is one.
-std::string NearestFlag(const CLI::App& verb, const std::string& given) {
+// The line of a message that names what is nearest to `word`; "" if nothing is near.
+std::string NearestFix(absl::string_view word, const std::vector<std::string>& candidates) {
+  const std::string near = Nearest(word, candidates);
+  return near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?");
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& verb) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
-  return Nearest(given.substr(0, given.find('=')), flags);
+  return flags;
 }
 
 // What of the command line `verb` does not take; its first flag, or else its first word.
@@ -63,9 +69,8 @@ std::string Unexpected(const CLI::App& verb) {
     return word.size() > 1 && word[0] == '-';
   });
   if (flag == words.end()) return absl::StrCat(words[0], ": one argument too many");
-  const std::string near = NearestFlag(verb, *flag);
   return absl::StrCat(*flag, " is not a flag of it",
-                      near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?"));
+                      NearestFix(flag->substr(0, flag->find('=')), FlagsOf(verb)));
 }
 
 int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
@@ -84,11 +89,9 @@ int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError&
     return FailUsage(absl::StrCat(verb, ": ", what));
   }
   const std::string word = argc > 1 ? argv[1] : "";
-  const std::string near = Nearest(word, names);
   return FailUsage(absl::StrCat(
       word.empty() ? "quire: no verb" : absl::StrCat("quire: ", word, " is not a verb"),
-      "\n  allowed: ", absl::StrJoin(names, ", "),
-      near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?")));
+      "\n  allowed: ", absl::StrJoin(names, ", "), NearestFix(word, names)));
 }
 
 // A full disk may show only when what was printed is written out.

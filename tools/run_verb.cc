@@ -171,9 +171,8 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
                                               beam.beams, " beams")),
                       "allowed", absl::StrCat("1 .. ", beam.beams, ", or more --beams"));
     }
-    if (options.sampling.logprobs) {
-      return idle(options.sampling.top_logprobs > 0 ? "--top-logprobs" : "--logprobs", "--beams=1");
-    }
+    if (options.sampling.top_logprobs > 0) return idle("--top-logprobs", "--beams=1");
+    if (options.sampling.logprobs) return idle("--logprobs", "--beams=1");
     if (options.sampling.presence_penalty != 0) return idle("--presence-penalty", "--beams=1");
     if (options.sampling.frequency_penalty != 0) return idle("--frequency-penalty", "--beams=1");
   } else if (options.samples > 1 && sampling.temperature == 0) {
@@ -185,17 +184,23 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
   return absl::OkStatus();
 }
 
-void PrintMemory(const Session& session, const Engine& engine) {
-  const Program& program = session.model->program();
-  std::vector<MemoryUse> uses = program.Memory();
+// All pages that the engine has.
+std::vector<MemoryUse> PageUses(const Session& session, const Engine& engine) {
   const EngineCounters counters = engine.counters();
   const std::string tokens = absl::StrCat(" pages of ", session.target->page_tokens, " tokens");
-  uses.push_back(
-      {absl::StrCat(counters.total_pages, tokens), counters.total_pages * program.page_bytes()});
+  std::vector<MemoryUse> uses = {{absl::StrCat(counters.total_pages, tokens),
+                                  counters.total_pages * session.model->program().page_bytes()}};
   if (const Program* encoder = session.model->encoder(); encoder != nullptr) {
     uses.push_back({absl::StrCat(counters.total_encoder_pages, tokens, " of encoders"),
                     counters.total_encoder_pages * encoder->page_bytes()});
   }
+  return uses;
+}
+
+void PrintMemory(const Session& session, const Engine& engine) {
+  const Program& program = session.model->program();
+  std::vector<MemoryUse> uses = program.Memory();
+  for (MemoryUse& use : PageUses(session, engine)) uses.push_back(std::move(use));
   std::fprintf(stderr, "%s\n", session.model->info().device.c_str());
   const KernelUse kernels = program.Kernels();
   if (kernels.in_plan + kernels.in_cache + kernels.compiled > 0) {
@@ -213,12 +218,10 @@ void PrintMemory(const Session& session, const Engine& engine) {
   }
 }
 
-// Of all pages that the engine has.
 int64_t CacheBytes(const Session& session, const Engine& engine) {
-  const EngineCounters counters = engine.counters();
-  const Program* encoder = session.model->encoder();
-  return counters.total_pages * session.model->program().page_bytes() +
-         (encoder == nullptr ? 0 : counters.total_encoder_pages * encoder->page_bytes());
+  int64_t bytes = 0;
+  for (const MemoryUse& use : PageUses(session, engine)) bytes += use.bytes;
+  return bytes;
 }
 
 // What --echo prints: the prompt, which the continuation follows, or else the source, on lines of
