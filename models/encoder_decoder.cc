@@ -133,10 +133,10 @@ class EncoderDecoderBuilder {
   Op* Attention(const AttentionRoles& roles, int64_t layer, Op* x, Op* memory) {
     const auto heads = [&](TensorRole role, absl::string_view name, Op* rows) {
       const std::string word = absl::StrCat(roles.word, name);
-      Op* projected = Project(role, layer, word, rows, stack_->heads * config_.head_dim,
-                              config_.width, {&stack_->heads, &config_.head_dim, &config_.width});
+      Op* projected = Project(role, layer, word, rows, stack_->heads * stack_->head_dim,
+                              config_.width, {&stack_->heads, &stack_->head_dim, &config_.width});
       return Named(absl::StrCat(word, "h"))
-          .Reshape(projected, {RowsOf(rows), stack_->heads.value, config_.head_dim.value});
+          .Reshape(projected, {RowsOf(rows), stack_->heads.value, stack_->head_dim.value});
     };
     Op* q = heads(roles.q, "q", x);
     Op* k = heads(roles.k, "k", memory);
@@ -149,16 +149,16 @@ class EncoderDecoderBuilder {
     Op* a = Attend(b_, absl::StrCat(prefix_, roles.word), q, k, v,
                    {.heads = stack_->heads,
                     .kv_heads = stack_->heads,
-                    .head_dim = config_.head_dim,
-                    .scale = config_.attention_scale,
+                    .head_dim = stack_->head_dim,
+                    .scale = stack_->attention_scale,
                     .causal = x == memory && !encoder_,
                     .relative = x == memory ? RelativeTable() : nullptr,
                     .max_distance = config_.max_distance,
                     .k_scale = scale(roles.k, 'k'),
                     .v_scale = scale(roles.v, 'v')});
     return Project(roles.out, layer, absl::StrCat(roles.word, "o"), a, config_.width,
-                   stack_->heads * config_.head_dim,
-                   {&config_.width, &stack_->heads, &config_.head_dim});
+                   stack_->heads * stack_->head_dim,
+                   {&config_.width, &stack_->heads, &stack_->head_dim});
   }
 
   // Stored with the stack's first layer.

@@ -115,6 +115,8 @@ FIXTURES = {
     "bloom": ("Bloom", dict(**BLOOM), "float16"),
     "bart": ("Bart", dict(**BART, scale_embedding=True), "float32"),
     "bart_untied": ("Bart", dict(**BART, activation_function="gelu_new", tie_word_embeddings=False), "float16"),
+    # Decoder and cross-attention have twice the encoder's heads, of half the size.
+    "bart_heads": ("Bart", {**BART, "encoder_attention_heads": 2}, "bfloat16"),
     "mbart": ("MBart", dict(**BART, scale_embedding=True, activation_function="relu"), "bfloat16"),
     "t5": ("T5", dict(**T5), "float32"),
     "t5_gated": ("T5", dict(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), "bfloat16"),
