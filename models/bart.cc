@@ -28,6 +28,7 @@ constexpr TensorName kNames[] = {
     {TensorRole::kDown, "decoder.layers.{}.fc2"},
     {TensorRole::kFinalNorm, "decoder.layer_norm"},
     {TensorRole::kHead, "lm_head"},
+    {TensorRole::kHeadBias, "final_logits_bias"},
 };
 
 constexpr TensorName kEncoderNames[] = {

@@ -144,6 +144,7 @@ struct EncoderDecoderConfig {
   bool gated_mlp = false;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   bool tied_head = false;
   bool tied_unless_stored = false;  // tied where the checkpoint has no head of its own
+  bool logits_bias = false;         // the head has a bias
   double head_scale = 1;            // of what the head reads
 };
 

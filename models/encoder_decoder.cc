@@ -25,6 +25,8 @@ constexpr AttentionRoles kOwn = {TensorRole::kQ, TensorRole::kK, TensorRole::kV,
 constexpr AttentionRoles kCross = {TensorRole::kCrossQ, TensorRole::kCrossK, TensorRole::kCrossV,
                                    TensorRole::kCrossOut, "cross_"};
 
+WeightRequest LogitsBias() { return {.role = TensorRole::kHeadBias, .part = ""}; }
+
 class EncoderDecoderBuilder {
  public:
   EncoderDecoderBuilder(const EncoderDecoderConfig& config, WeightsMap& weights, Func& func)
@@ -41,7 +43,9 @@ class EncoderDecoderBuilder {
     Op* memory = Stack(/*encoder=*/true, source, source_pos, nullptr);
     Op* x = Stack(/*encoder=*/false, ids, pos, memory);
     if (config_.head_scale != 1) x = b_.Named("head.scaled").Scale(x, config_.head_scale);
-    Op* logits = b_.Named("logits").Linear(x, HeadWeight());
+    Op* w = HeadWeight();
+    Op* bias = config_.logits_bias ? HeadBias() : nullptr;
+    Op* logits = b_.Named("logits").Linear(x, w, bias);
     QUIRE_RETURN_IF_ERROR(weights_.status());
     QUIRE_RETURN_IF_ERROR(b_.status());
     func_.set_returns({logits});
@@ -104,6 +108,13 @@ class EncoderDecoderBuilder {
                                 .from = {&config_.vocab, &config_.width}};
     const bool is_tied = config_.tied_head || (config_.tied_unless_stored && !weights_.Has(head));
     return is_tied ? EmbedTable() : weights_.Get(b_, "head.w", head);
+  }
+
+  Op* HeadBias() {
+    WeightRequest bias = LogitsBias();
+    bias.extents = {config_.vocab};
+    bias.from = {&config_.vocab};
+    return weights_.Get(b_, "head.b", bias);
   }
 
   Op* Layer(int64_t layer, Op* x, Op* memory) {
@@ -227,16 +238,11 @@ absl::Status BuildEncoderDecoder(const EncoderDecoderConfig& config, WeightsMap&
   return EncoderDecoderBuilder(config, weights, func).Build();
 }
 
-absl::Status CheckLogitsBias(const Checkpoint& checkpoint) {
-  const TensorInfo* bias = checkpoint.Find("final_logits_bias");
-  if (bias == nullptr) return absl::OkStatus();
+absl::StatusOr<bool> HasLogitsBias(const Checkpoint& checkpoint, const WeightsMap& weights) {
+  const TensorInfo* bias = weights.Find(LogitsBias());
+  if (bias == nullptr) return false;
   QUIRE_ASSIGN_OR_RETURN(const std::string bytes, checkpoint.ReadSmallTensor(*bias));
-  if (std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0; })) {
-    return absl::OkStatus();
-  }
-  return WithLine(WithLine(absl::UnimplementedError("tensor final_logits_bias is not zero"), "from",
-                           checkpoint.path()),
-                  "allowed", "zeros, or no such tensor");
+  return std::any_of(bytes.begin(), bytes.end(), [](char byte) { return byte != 0; });
 }
 
 }  // namespace quire
