@@ -91,9 +91,8 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::stri
 }
 
 absl::Status NoTokenizer(absl::string_view flag, absl::string_view ids_flag) {
-  return WithLine(absl::InvalidArgumentError(
-                      absl::StrCat(flag, ": a text needs a tokenizer, and the plan has none")),
-                  "fix", absl::StrCat("give ids by ", ids_flag));
+  return WithLine(absl::InvalidArgumentError(absl::StrCat(flag, kTextNeedsTokenizer)), "fix",
+                  absl::StrCat("give ids by ", ids_flag));
 }
 
 int Fail(const absl::Status& status) {

@@ -70,6 +70,10 @@ absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::str
 // "1,2,3" as ids of tokens; UsageError, which names `flag`, if they are none.
 absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::string_view text);
 
+// Behind the flags that give texts.
+inline constexpr absl::string_view kTextNeedsTokenizer =
+    ": a text needs a tokenizer, and the plan has none";
+
 // Of a text, given by `flag`, for a plan without tokenizer; `ids_flag` takes tokens.
 absl::Status NoTokenizer(absl::string_view flag, absl::string_view ids_flag);
 

@@ -1,4 +1,5 @@
 // quire run: prompts in, streamed continuations out.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +12,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "ir/status.h"
 #include "runtime/device.h"
 #include "runtime/engine.h"
@@ -132,28 +135,42 @@ absl::Status Generate(const Session& session, Engine& engine, RunOutput& output,
   return failed;
 }
 
+// All that has to change where the plan has no tokenizer.
+absl::Status CheckTokenizer(const RunOptions& options) {
+  std::vector<std::string> flags, fixes;
+  const auto add = [&](absl::string_view flag, absl::string_view fix) {
+    if (std::find(flags.begin(), flags.end(), flag) != flags.end()) return;
+    flags.emplace_back(flag);
+    if (std::find(fixes.begin(), fixes.end(), fix) == fixes.end()) fixes.emplace_back(fix);
+  };
+  for (const auto& [texts, names] :
+       {std::pair(&options.sources, kSourceFlags), std::pair(&options.prompts, kPromptFlags)}) {
+    for (const GivenText& text : *texts) {
+      if (text.kind == GivenText::kIds) continue;
+      add(names[text.kind], absl::StrCat("give ids by ", names[GivenText::kIds]));
+    }
+  }
+  const bool prints_text = options.output == "text";
+  if (!prints_text && flags.empty()) return absl::OkStatus();
+  if (options.echo) add("--echo", "leave out --echo");
+  if (!options.stop.empty()) add("--stop", "leave out --stop");
+  if (prints_text) fixes.emplace_back("--output=ids");
+  return WithLine(
+      absl::InvalidArgumentError(
+          flags.empty() ? "the plan has no tokenizer, so that there is no text to print"
+                        : absl::StrCat(absl::StrJoin(flags, ", "), kTextNeedsTokenizer)),
+      "fix", absl::StrJoin(fixes, "; "));
+}
+
 // What only the plan can tell of flags that would have no effect.
 absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
                         const SamplingParams& sampling, const BeamParams& beam) {
-  if (options.output == "text" && !info.has_tokenizer) {
-    return WithLine(
-        absl::InvalidArgumentError("the plan has no tokenizer, so that there is no text to print"),
-        "fix", "--output=ids");
-  }
-  bool has_text = false;
-  for (const auto& [texts, flags] :
-       {std::pair(&options.prompts, kPromptFlags), std::pair(&options.sources, kSourceFlags)}) {
-    for (const GivenText& text : *texts) {
-      if (text.kind == GivenText::kIds) continue;
-      if (!info.has_tokenizer) return NoTokenizer(flags[text.kind], flags[GivenText::kIds]);
-      has_text = true;
-    }
-  }
   const auto idle = [](const char* flag, const char* with) { return NoEffect("run", flag, with); };
   if (!options.sources.empty() && (!info.has_encoder || info.states_width > 0)) {
     return idle(kSourceFlags[options.sources[0].kind],
                 "a model that has an encoder of tokens; any other reads a prompt");
   }
+  if (!info.has_tokenizer) QUIRE_RETURN_IF_ERROR(CheckTokenizer(options));
   if (!options.source_states.empty() && info.states_width == 0) {
     return idle("--source-states", "a model that looks at states, such as mllama_text_model");
   }
@@ -178,6 +195,8 @@ absl::Status CheckFlags(const RunOptions& options, const ModelInfo& info,
   } else if (options.samples > 1 && sampling.temperature == 0) {
     return idle("--samples", "a --temperature above 0, or --beams: greedy ones are all the same");
   }
+  const auto is_text = [](const GivenText& text) { return text.kind != GivenText::kIds; };
+  const bool has_text = std::any_of(options.prompts.begin(), options.prompts.end(), is_text);
   if (options.no_special && !has_text && !info.has_encoder) {
     return idle("--no-special", "a text, or an encoder");
   }

@@ -305,6 +305,19 @@ class RequestTest(QuireTest):
             _, err = self.quire(verb, "x.qplan", "-p", "text", *more, code=UNSUPPORTED)
             self.assertIn("-p: a text needs a tokenizer, and the plan has none\n  fix: give ids by --ids\n", err)
 
+    def test_all_that_a_plan_without_tokenizer_needs(self):
+        (self.folder / "a.txt").write_text("text")
+        for flags, said, fixes in (
+                (["-p", "text"], "-p", "give ids by --ids; --output=ids"),
+                (["-p", "a", "-p", "b", "--prompt-file=a.txt", "--echo", "--stop=x"], "-p, --prompt-file, --echo, --stop",
+                 "give ids by --ids; leave out --echo; leave out --stop; --output=ids"),
+                (["-p", "text", "--output=json"], "-p", "give ids by --ids"),
+                (["--ids=1", "--stop=x"], "--stop", "leave out --stop; --output=ids")):
+            err = self.error("run", "x.qplan", *flags, code=UNSUPPORTED)
+            self.assertIn(f"error: {said}: a text needs a tokenizer, and the plan has none\n  fix: {fixes}\n", err)
+        err = self.error("run", "x.qplan", "--ids=1", "--output=ids", "--stop=x", code=USAGE)
+        self.assertIn("--stop has no effect\n  allowed: with a plan that has a tokenizer\n", err)
+
     def test_flags_that_say_what_is_allowed(self):
         for flag, allowed in (("--chunk=-1", "0 to 1048576"), ("--chunk=2147483647", "0 to 1048576"), ("--top-k=-1", "0 to 2147483647")):
             self.assertIn(allowed, self.error("run", "x.qplan", "--ids", "1", flag, code=USAGE))

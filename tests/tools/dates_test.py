@@ -73,6 +73,9 @@ class DatesTest(QuireTest):
         flags = [f"--source-ids={ids}" for ids in sources]
         expected = [result["ids"] for result in self.run_json(*(f"--source={text}" for text in texts))]
         self.assertEqual([result["ids"] for result in self.run_json(*flags)], expected)
+        self.assertIn("error: --source, -p: a text needs a tokenizer, and the plan has none\n"
+                      "  fix: give ids by --source-ids; give ids by --ids; --output=ids\n",
+                      self.error("run", "ids.qplan", f"--source={texts[0]}", "-p", "1", code=UNSUPPORTED))
         out, _ = self.quire("run", "ids.qplan", "--output=json", *flags)
         results = json.loads(out)["results"]
         self.assertEqual([result["ids"] for result in results], expected)
