@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "ir/status.h"
 #include "runtime/tokenizer/unicode.h"
@@ -75,18 +75,22 @@ absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::str
 absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::string_view text) {
   const auto bad = [flag](absl::string_view what) {
     return WithLine(UsageError(absl::StrCat(flag, ": ", what)), "allowed",
-                    "integers, separated by commas");
+                    "integers, separated by commas: 1,2,3");
   };
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ',');
   std::vector<int32_t> ids;
-  if (absl::StrContains(absl::StrReplaceAll(text, {{" ", ""}}), ",,")) {
-    return bad("no id between two commas");
+  for (size_t i = 0; i < words.size(); ++i) {
+    const absl::string_view word = absl::StripAsciiWhitespace(words[i]);
+    if (word.empty()) {
+      return bad(words.size() == 1       ? "no id"
+                 : i == 0                ? "no id before the first comma"
+                 : i + 1 == words.size() ? "no id behind the last comma"
+                                         : "no id between two commas");
+    }
+    if (!absl::SimpleAtoi(word, &ids.emplace_back())) {
+      return bad(absl::StrCat(word, " is not an id"));
+    }
   }
-  for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
-    int32_t id = 0;
-    if (!absl::SimpleAtoi(word, &id)) return bad(absl::StrCat(word, " is not an id"));
-    ids.push_back(id);
-  }
-  if (ids.empty()) return bad("no id");
   return ids;
 }
 

@@ -67,7 +67,8 @@ std::string WrongName(const std::string& name);
 // stands: "-p", "prompts.txt"; `ids_flag` what takes tokens instead, "" for nothing.
 absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::string_view ids_flag);
 
-// "1,2,3" as ids of tokens; UsageError, which names `flag`, if they are none.
+// "1,2,3" as ids of tokens, spaces around each or none; UsageError, which names `flag`, if they are
+// none.
 absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::string_view text);
 
 // Behind the flags that give texts.

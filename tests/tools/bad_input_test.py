@@ -279,6 +279,14 @@ class RequestTest(QuireTest):
     def test_ids_that_are_no_numbers(self):
         for verb in ("run", "verify"):
             self.assertIn("allowed: ", self.error(verb, "x.qplan", "--ids", "1,two", code=USAGE))
+            for ids, said in (("1,,2", "no id between two commas"), ("1, ,2", "no id between two commas"),
+                              ("1,2,", "no id behind the last comma"), (",1", "no id before the first comma"),
+                              ("1 2", "1 2 is not an id"), ("", "no id"), (" ", "no id"), (",", "no id before the first comma"),
+                              ("1,2.5", "2.5 is not an id"), ("1,3000000000", "3000000000 is not an id")):
+                self.assertIn(f"error: --ids: {said}\n  allowed: integers, separated by commas: 1,2,3\n",
+                              self.error(verb, "x.qplan", "--ids", ids, code=USAGE), ids)
+        out, _ = self.quire("run", "x.qplan", "--ids=1,2", "-n4", "--output=ids")
+        self.assertEqual(self.quire("run", "x.qplan", "--ids", " 1, 2 ", "-n4", "--output=ids")[0], out)
 
     def test_text_that_is_not_utf_8(self):
         bad = os.fsdecode(b"caf\xe9 au lait")

@@ -66,9 +66,9 @@ class RunTest(QuireTest):
             self.assertEqual(self.run_json(*prompt, "-n", "4")["results"][0]["ids"], result["ids"])
 
     def test_ids_that_are_none(self):
-        for ids in ("1,,2", "1, ,2", ",,"):
-            self.assertIn("--ids: no id between two commas",
-                          self.error("run", "story.qplan", f"--ids={ids}", code=USAGE))
+        for ids, said in (("1,,2", "between two commas"), ("1, ,2", "between two commas"),
+                          (",,", "before the first comma"), ("1,", "behind the last comma")):
+            self.assertIn(f"--ids: no id {said}", self.error("run", "story.qplan", f"--ids={ids}", code=USAGE))
 
     def test_flags_of_gpus_on_a_cpu_that_auto_chose(self):
         self.story("cpu.qplan", "--target=cpu")
@@ -178,10 +178,10 @@ class RunTest(QuireTest):
         self.assertEqual(lengths(max_new_tokens=None, max_length=40), 37)
         self.assertEqual(lengths(max_new_tokens=None), 64)
         lengths(max_new_tokens=None, max_length=40)
-        error = self.error("run", "own.qplan", "--ids=" + "5," * 40, "--output=ids", code=UNSUPPORTED)
+        error = self.error("run", "own.qplan", "--ids=5" + ",5" * 39, "--output=ids", code=UNSUPPORTED)
         self.assertIn("leaves none of max_length=40", error)
         self.assertIn("fix: say how many tokens to generate by --max-tokens", error)
-        self.quire("run", "own.qplan", "--ids=" + "5," * 40, "--output=ids", "-n1")
+        self.quire("run", "own.qplan", "--ids=5" + ",5" * 39, "--output=ids", "-n1")
 
     def test_packed_plan_says_the_same(self):
         expected = self.run_json("-p", PROMPTS[0], "-n", "24", "--logprobs")["results"]
