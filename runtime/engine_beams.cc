@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ir/status.h"
 #include "runtime/engine_impl.h"
 
@@ -81,9 +82,16 @@ absl::Status Engine::Impl::EndBeams(const std::vector<Sequence*>& beams, FinishR
       TokenEvent& event = events->emplace_back();
       event.request = id;
       event.sample = sample;
-      event.finish = reason == FinishReason::kNone ? FinishReason::kFailed : reason;
+      event.finish = reason;
+      event.error = std::string(error);
+      if (reason != FinishReason::kNone) continue;
+      // Few tokens, or few that are allowed, make few sequences.
+      const size_t found = of->search.results().size();
+      event.finish = FinishReason::kFailed;
+      event.error_code = absl::StatusCode::kInvalidArgument;
       event.error =
-          reason == FinishReason::kNone ? "beams: no further sequence ended" : std::string(error);
+          absl::StrCat("request: samples=", request->samples, " of a search that found ", found,
+                       " sequences\n  allowed: 1 .. ", found, ", or a longer output");
       continue;
     }
     const BeamResult& result = of->search.results()[rank];

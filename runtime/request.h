@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "runtime/encoder_input.h"
 #include "runtime/sampling.h"
 
@@ -85,6 +86,8 @@ struct TokenEvent {
   FinishReason finish = FinishReason::kNone;
   float score = 0;  // of a beam's last event
   std::string error;
+  // Of the error: INVALID_ARGUMENT where the request asks for what there is not.
+  absl::StatusCode error_code = absl::StatusCode::kInternal;
 };
 
 }  // namespace quire

@@ -129,7 +129,7 @@ absl::Status Generate(const Session& session, Engine& engine, RunOutput& output,
     for (const TokenEvent& event : events) {
       output.Take(event);
       if (event.finish != FinishReason::kFailed || !failed.ok()) continue;
-      failed = WithPrefix(session.ErrorOf(event), output.LabelOf(event));
+      failed = WithPrefix(NameRunFlags(session.ErrorOf(event)), output.LabelOf(event));
     }
   }
   return failed;

@@ -77,7 +77,7 @@ absl::Status Explain(const SessionOptions& options, const absl::Status& refused)
 }  // namespace
 
 absl::Status Session::ErrorOf(const TokenEvent& event) const {
-  return absl::InternalError(absl::StrReplaceAll(event.error, {{"PLAN", plan}}));
+  return absl::Status(event.error_code, absl::StrReplaceAll(event.error, {{"PLAN", plan}}));
 }
 
 absl::StatusOr<Session> OpenSession(const SessionOptions& options) {

@@ -288,6 +288,15 @@ class RequestTest(QuireTest):
         out, _ = self.quire("run", "x.qplan", "--ids=1,2", "-n4", "--output=ids")
         self.assertEqual(self.quire("run", "x.qplan", "--ids", " 1, 2 ", "-n4", "--output=ids")[0], out)
 
+    def test_more_samples_than_sequences(self):
+        """Of one token there are as many sequences as tokens."""
+        run = ("run", "x.qplan", "--ids=1", "--output=ids", "-n1", "--beams=60")
+        out, err = self.quire(*run, "--samples=60", code=UNSUPPORTED)
+        self.assertEqual(len(out.split("sample")), 61)
+        self.assertIn("error: prompt 1, sample 49: request: --samples=60 of a search that found 48 sequences\n"
+                      "  allowed: 1 .. 48, or a longer output\n", err)
+        self.assertEqual(sorted(map(int, self.quire(*run, "--samples=48")[0].split("\n")[1::3])), [*range(48)])
+
     def test_text_that_is_not_utf_8(self):
         bad = os.fsdecode(b"caf\xe9 au lait")
         (self.folder / "bad.txt").write_bytes(b"caf\xe9 au lait")
