@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ir/plan_check.h"
+#include "models/import/generation.h"
 #include "tools/cli.h"
 
 namespace quire {
@@ -96,12 +97,12 @@ void AddSamplingOptions(CLI::App* app, RunOptions* options) {
                   "of the draws, if there are any; the same seed gives the same text")
       ->check([](const std::string& text) { return WrongWhole(text, UINT64_MAX); });
   app->add_option("--samples", options->samples, "continuations of each prompt")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, kMaxBeams));  // of beams all may be wanted
 }
 
 void AddBeamOptions(CLI::App* app, RunOptions* options) {
   app->add_option("--beams", options->beams, "beam search with so many beams; 1: none")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, kMaxBeams));
   app->add_option("--length-penalty", options->length_penalty,
                   "of beams: a score is divided by length ^ this")
       ->check([](const std::string& text) { return WrongNumber(text, -100, 100); });

@@ -126,28 +126,30 @@ absl::Status ReadEarlyStopping(const Settings& settings, plan::GenerationT* gene
   return absl::OkStatus();
 }
 
-absl::Status ReadCount(const ConfigReader& reader, absl::string_view key, int64_t low,
+absl::Status ReadCount(const ConfigReader& reader, absl::string_view key, int64_t low, int64_t most,
                        int32_t* value) {
   QUIRE_ASSIGN_OR_RETURN(const int64_t number, reader.GetIntOr(key, *value));
-  if (number < low || number > kMaxId) {
-    return reader.Refuse(key, "is out of range", absl::StrCat(low, " .. ", kMaxId));
+  if (number < low || number > most) {
+    return reader.Refuse(key, "is out of range", absl::StrCat(low, " .. ", most));
   }
   *value = static_cast<int32_t>(number);
   return absl::OkStatus();
 }
 
 absl::Status ReadLengths(const ConfigReader& reader, plan::GenerationT* generation) {
-  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "max_length", 0, &generation->max_length));
-  return ReadCount(reader, "max_new_tokens", 0, &generation->max_new_tokens);
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "max_length", 0, kMaxId, &generation->max_length));
+  return ReadCount(reader, "max_new_tokens", 0, kMaxId, &generation->max_new_tokens);
 }
 
 // Beams and what goes with them.
 absl::Status ReadSearch(const Settings& settings, plan::GenerationT* generation) {
   const ConfigReader& reader = settings.reader;
-  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_length", 0, &generation->min_length));
-  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_new_tokens", 0, &generation->min_new_tokens));
-  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "num_beams", 1, &generation->num_beams));
-  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "no_repeat_ngram_size", 0, &generation->no_repeat_ngram));
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "min_length", 0, kMaxId, &generation->min_length));
+  QUIRE_RETURN_IF_ERROR(
+      ReadCount(reader, "min_new_tokens", 0, kMaxId, &generation->min_new_tokens));
+  QUIRE_RETURN_IF_ERROR(ReadCount(reader, "num_beams", 1, kMaxBeams, &generation->num_beams));
+  QUIRE_RETURN_IF_ERROR(
+      ReadCount(reader, "no_repeat_ngram_size", 0, kMaxId, &generation->no_repeat_ngram));
   QUIRE_ASSIGN_OR_RETURN(const double penalty,
                          reader.GetFloatOr("length_penalty", generation->length_penalty));
   if (!(penalty >= -100 && penalty <= 100)) {

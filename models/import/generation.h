@@ -18,6 +18,9 @@
 
 namespace quire {
 
+// Of one search, by a file's num_beams or a run's --beams.
+inline constexpr int32_t kMaxBeams = 1024;
+
 struct ImportedGeneration {
   std::unique_ptr<plan::GenerationT> generation;
   std::vector<std::string> notes;  // "key=value of FILE is not honoured"

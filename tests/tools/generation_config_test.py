@@ -5,7 +5,7 @@ import shutil
 
 import quire_test
 from checkpoints import write_llama
-from quire_test import QuireTest, UNSUPPORTED
+from quire_test import QuireTest, UNSUPPORTED, USAGE
 
 PROMPT = "--ids=5,6,7"
 
@@ -35,6 +35,15 @@ class GenerationConfigTest(QuireTest):
             self.assertEqual(self.compile(**{key: value}), [])
             self.assertEqual(self.run_ids(), expected, key)
             self.assertEqual(self.run_ids(f"{flag}={int(flag == '--beams')}"), greedy, key)
+
+    def test_as_many_beams_as_the_flag_takes(self):
+        self.assertEqual(self.compile(num_beams=1024), [])
+        self.quire("run", "model.qplan", PROMPT, "-n2", "--beams=1024", "--output=ids")
+        for beams in (0, 1025):
+            self.write(num_beams=beams)
+            self.assertIn(f"num_beams={beams} is out of range\n  from: model/generation_config.json\n  allowed: 1 .. 1024\n",
+                          self.error("compile", "model", "-o", "x.qplan", code=UNSUPPORTED))
+            self.assertIn(f"--beams: Value {beams} not in range 1 to 1024\n", self.error("run", "model.qplan", PROMPT, f"--beams={beams}", code=USAGE))
 
     def test_min_p_of_a_model_that_draws(self):
         draws = dict(do_sample=True, temperature=3)
