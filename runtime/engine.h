@@ -59,6 +59,7 @@ struct EngineModel {
 struct EngineCounters {
   int64_t steps = 0;
   int64_t computed_tokens = 0;
+  int64_t prompt_tokens = 0;  // of these, those of prompts
   int64_t chosen_tokens = 0;
   int64_t preemptions = 0;
   int64_t reused_tokens = 0;  // of prompts, found in the cache

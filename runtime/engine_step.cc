@@ -191,6 +191,7 @@ absl::Status Engine::Impl::Compute(absl::Span<const ScheduledRows> scheduled) {
     part.first_row = static_cast<int32_t>(ids.size());
     part.rows = rows;
     part.context_tokens = sequence->computed + rows;
+    counters.prompt_tokens += std::clamp(sequence->prompt_tokens - sequence->computed, 0, rows);
     part.pages = cache.pages(*sequence->cache);
     if (sequence->encoder.has_value()) {
       const EncoderInput::Sight sight = sequence->input.SightAt(sequence->computed);

@@ -80,19 +80,18 @@ void SetLength(const RunOptions& options, const ModelInfo& info, Request* reques
   request->default_tokens = is_stated ? info.default_tokens : kDefaultTokens;
 }
 
-// The first step works on prompts, and so does one that computes more rows than it chooses tokens.
+// A step with a row of a prompt works on prompts; any other decodes, of a search each beam.
 struct Timing {
   int64_t prompt_tokens = 0, decoded_tokens = 0;
   double prefill_s = 0, decode_s = 0;
 
   void Add(const EngineCounters& before, const EngineCounters& after, double seconds) {
     const int64_t computed = after.computed_tokens - before.computed_tokens;
-    const int64_t chosen = after.chosen_tokens - before.chosen_tokens;
-    if (computed > chosen || prompt_tokens == 0) {
+    if (after.prompt_tokens > before.prompt_tokens) {
       prompt_tokens += computed;
       prefill_s += seconds;
     } else {
-      decoded_tokens += chosen;
+      decoded_tokens += computed;
       decode_s += seconds;
     }
   }

@@ -30,6 +30,14 @@ class RunTest(QuireTest):
         quiet = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "24", "-q")
         self.assertEqual(quiet, (out, ""))
 
+    def test_timing_of_prompts_and_of_what_follows(self):
+        for flags, width in (([], 1), (["--beams=4"], 4), (["--samples=3", "--temperature=1", "--seed=1"], 3)):
+            # The last of a prompt's step is the first of the output; of a search each step takes all beams.
+            timing = self.run_json("--ids=5,6,7", "-n", "9", "--ignore-eos", *flags)["timing"]
+            self.assertEqual((timing["prompt_tokens"], timing["decoded_tokens"]), (3, 8 * width), flags)
+        timing = self.run_json("--ids=5", "-n", "3", "--ignore-eos", "--beams=60", "--samples=60")["timing"]
+        self.assertEqual((timing["prompt_tokens"], timing["decoded_tokens"]), (1, 2 * 60))
+
     def test_echo_puts_the_prompt_first(self):
         out, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8")
         self.assertEqual(self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8", "--echo")[0], PROMPTS[0] + out)
