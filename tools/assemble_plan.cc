@@ -291,8 +291,12 @@ absl::StatusOr<AssembledPlan> AssembleFromPlan(const AssembleOptions& options) {
   plan::PlanT& plan = *assembled.plan;
   assembled.was_packed = HoldsWeights(file);
   const TensorFiles files(file.plan(), FolderOf(options.model), options.weights_dir);
-  // Files that are not where the plan says may come back; where the user says, they are to be.
-  if (!options.weights_dir.empty()) QUIRE_RETURN_IF_ERROR(files.Open());
+  // Files that are not where the plan says may come back; where the user says, they are to be, and
+  // so are those of weights that only the plan may have.
+  if (assembled.was_packed || !options.weights_dir.empty()) {
+    QUIRE_RETURN_IF_ERROR(WithPrefix(
+        files.Open(), absl::StrCat(options.model, ": its weights' files must be there")));
+  }
   for (uint32_t i = 0; i < plan.files.size(); ++i) {
     plan.files[i]->path = RelativeToPlan(files.PathOf(i), options.plan_path);
   }

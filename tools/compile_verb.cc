@@ -213,12 +213,7 @@ absl::Status Compile(Options& options) {
   QUIRE_ASSIGN_OR_RETURN(AssembledPlan assembled, AssemblePlan(options.assemble));
   if (options.assemble.targets.size() > 1) LeaveOutWithoutKernels(options.assemble, &assembled);
   if (options.explain) Explain(assembled);
-  // A plan that held its weights may be the only file that does.
   const bool packs = options.weights == "pack" || (assembled.was_packed && !options.has_weights);
-  if (assembled.was_packed && !packs) {
-    QUIRE_RETURN_IF_ERROR(WithPrefix(TensorFiles(*assembled.plan, FolderOf(options.out), "").Open(),
-                                     "--weights=ref"));
-  }
   QUIRE_RETURN_IF_ERROR(Write(options, targets, packs, assembled.plan.get()));
   std::fputs(CompileSummary(assembled, options.out).c_str(), stderr);
   return absl::OkStatus();

@@ -202,10 +202,11 @@ class RunTest(QuireTest):
         shutil.copytree(quire_test.ROOT / "models/demo/story", folder)
         self.quire("compile", "model", "-o", "packed.qplan", "--weights=pack")
         shutil.rmtree(folder)
-        error = self.error("compile", "packed.qplan", "-o", "again.qplan", "--weights=ref", code=MISMATCH)
-        self.assertIn("--weights=ref: ", error)
-        self.assertIn("model.safetensors: cannot open", error)
-        self.assertFalse((self.folder / "again.qplan").exists())
+        for flags in (["--weights=ref"], ["--weights=pack"], [], ["--weights=ref", "--weights-dir=nowhere"]):
+            error = self.error("compile", "packed.qplan", "-o", "again.qplan", *flags, "--dump-ir=ir", code=MISMATCH)
+            self.assertIn("error: packed.qplan: its weights' files must be there: ", error)
+            self.assertIn("/model.safetensors: cannot open", error)
+            self.assertEqual(self.files(), ["packed.qplan", "story.qplan"])  # found out before the work
 
     def test_plan_lowered_again_says_the_same(self):
         expected = self.run_json("-p", PROMPTS[0], "-n", "24", "--logprobs")["results"]
