@@ -10,6 +10,7 @@
 #include "ir/file.h"
 #include "ir/plan_io.h"
 #include "ir/status.h"
+#include "runtime/device.h"
 #include "runtime/weights.h"
 #include "tools/check_weights.h"
 #include "tools/cli.h"
@@ -65,6 +66,16 @@ absl::Status CheckIsNoModel(const std::string& plan_path) {
 
 namespace {
 
+// A UsageError for a flag of GPUs where the CPU is what runs the plan.
+absl::Status CheckCudaFlag(const SessionOptions& options) {
+  const absl::string_view flag = CudaFlag(options);
+  if (flag.empty()) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(const PlanFile file, OpenPlan(options.plan));
+  if (ChooseDevice(options.model.device, file.plan()) != "cpu") return absl::OkStatus();
+  return WithLine(UsageError(absl::StrCat(flag, " has no effect on the CPU, which runs this")),
+                  "allowed", "with --device=cuda");
+}
+
 // Says it of tensors if it is about weight files.
 absl::Status Explain(const SessionOptions& options, const absl::Status& refused) {
   const absl::StatusOr<PlanFile> file = OpenPlan(options.plan);
@@ -82,17 +93,13 @@ absl::Status Session::ErrorOf(const TokenEvent& event) const {
 
 absl::StatusOr<Session> OpenSession(const SessionOptions& options) {
   QUIRE_RETURN_IF_ERROR(CheckIsNoModel(options.plan));
+  QUIRE_RETURN_IF_ERROR(CheckCudaFlag(options));
   const auto begin = std::chrono::steady_clock::now();
   Session session;
   auto opened = Model::Open(options.plan, options.model);
   if (!opened.ok()) return Explain(options, opened.status());
   session.model = *std::move(opened);
   session.target = &session.model->target();
-  if (const absl::string_view flag = CudaFlag(options);
-      !flag.empty() && session.target->name == "cpu") {
-    return WithLine(UsageError(absl::StrCat(flag, " has no effect on the CPU, which runs this")),
-                    "allowed", "with --device=cuda");
-  }
   session.plan = options.plan;
   session.load_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

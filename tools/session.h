@@ -43,8 +43,8 @@ struct Session {
 // INVALID_ARGUMENT for a path that is a model's, with the command that makes a plan of it.
 absl::Status CheckIsNoModel(const std::string& plan_path);
 
-// Errors: those of CheckIsNoModel and Model::Open; a UsageError for a flag of GPUs where the CPU is
-// what runs the plan.
+// Errors: those of CheckIsNoModel and Model::Open; before anything is loaded a UsageError for a
+// flag of GPUs where the CPU is what runs the plan.
 absl::StatusOr<Session> OpenSession(const SessionOptions& options);
 
 }  // namespace quire

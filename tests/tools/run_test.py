@@ -84,6 +84,8 @@ class RunTest(QuireTest):
             error = self.error("run", "cpu.qplan", "-p", "a", flag, code=USAGE)
             self.assertIn(f"{flag} has no effect on the CPU", error)
             self.assertIn("allowed: with --device=cuda", error)
+            # Known before weights are looked for.
+            self.assertEqual(self.error("run", "cpu.qplan", "-p", "a", flag, "--weights-dir=nowhere", code=USAGE), error)
 
     def test_a_prompt_comes_through_a_pipe(self):
         given, _ = self.quire("run", "story.qplan", "-p", PROMPTS[0], "-n", "8")
