@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/storage_types.h"
+#include "ir/norm.h"
 
 namespace quire {
 namespace {
@@ -17,8 +18,6 @@ int HalfOf(const Op& op) {
   if (all % 2 != 0 || end - begin != all / 2) return -1;
   return begin == 0 ? 0 : (end == all ? 1 : -1);
 }
-
-bool IsNorm(const Op& op) { return op.Is(OpKind::kRmsNorm) || op.Is(OpKind::kLayerNorm); }
 
 // Whether `value` depends on a linear or attention.
 bool FollowsALinear(const Op* value) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ir/norm.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -57,8 +58,7 @@ class Maker {
                                      [](const Op* op) { return op->Is(OpKind::kKvAppend); });
     for (const Op* op : ops_) {
       QUIRE_RETURN_IF_ERROR(Copy(*op));
-      const bool is_norm = op->Is(OpKind::kRmsNorm) || op->Is(OpKind::kLayerNorm);
-      if (has_linear && is_norm) Round(op, rounding_.norm);
+      if (has_linear && IsNorm(*op)) Round(op, rounding_.norm);
       if (op->Is(OpKind::kLinear)) {
         made_.linear = op;
         made_.is_8bit = op->operand(0)->Is(OpKind::kQuantize) && op->operand(0)->group == group_;

@@ -11,6 +11,7 @@
 #include "codegen/spec.h"
 #include "ir/file.h"
 #include "ir/fingerprint.h"
+#include "ir/norm.h"
 #include "ir/reference/dequantize.h"
 #include "ir/reference/interpreter.h"
 #include "ir/status.h"
@@ -159,8 +160,7 @@ double DisturbStored(const plan::ProgramT& program, Func* lowered) {
   }
   std::vector<Op*> stored;
   for (const auto& op : lowered->ops()) {
-    const bool is_norm = op->Is(OpKind::kRmsNorm) || op->Is(OpKind::kLayerNorm);
-    const bool is_rounded_inside = (is_norm && linears.contains(op->group)) ||
+    const bool is_rounded_inside = (IsNorm(*op) && linears.contains(op->group)) ||
                                    (op->Is(OpKind::kLinear) && with_act.contains(op->group));
     if (names.contains(op->name) || is_rounded_inside) stored.push_back(op.get());
   }

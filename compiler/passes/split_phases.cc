@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/encoder_split.h"
 #include "compiler/pass.h"
+#include "ir/norm.h"
 #include "ir/status.h"
 
 namespace quire {
@@ -28,8 +29,7 @@ int64_t MultiplyAddsOf(const Op* value) {
   for (size_t i = 1; i < value->type.extents.size(); ++i) {
     columns *= value->type.extents[i].value();
   }
-  while (value->Is(OpKind::kReshape) || value->Is(OpKind::kSlice) || value->Is(OpKind::kRmsNorm) ||
-         value->Is(OpKind::kLayerNorm)) {
+  while (value->Is(OpKind::kReshape) || value->Is(OpKind::kSlice) || IsNorm(*value)) {
     value = value->operand(0);
   }
   return value->Is(OpKind::kLinear) ? columns * value->operand(1)->type.extents[1].value() : 0;
