@@ -68,7 +68,8 @@ struct TensorFiles::Impl {
       absl::string_view said = opened.status().message();
       const size_t fix = said.find("\n  fix: ");
       const bool is_gone = access(PathOf(expected).c_str(), F_OK) != 0 && errno == ENOENT;
-      return absl::FailedPreconditionError(
+      return absl::Status(
+          opened.status().code(),
           absl::StrCat(said.substr(0, fix), "\n  expected: weights of the plan, ", expected.bytes,
                        " bytes", is_gone || fix == said.npos ? kFix : said.substr(fix)));
     }

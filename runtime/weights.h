@@ -1,11 +1,10 @@
 // Weights of a plan as a device loads them: from the checkpoint files that the plan names, or
 // packed in the plan.
 //
-// Errors:  FAILED_PRECONDITION when a weight file is missing or is another than the plan was
-// compiled
-//          from, as far as its size, its first and its last 64 KiB show (ir/fingerprint.h);
-//          DATA_LOSS when it is shorter. Both name the file, what was expected and found, and the
-//          fix.
+// Errors:  INVALID_ARGUMENT when a weight file is missing or cannot be read; FAILED_PRECONDITION
+//          when it is another than the plan was compiled from, as far as its size, its first and
+//          its last 64 KiB show (ir/fingerprint.h); DATA_LOSS when it is shorter. All name the
+//          file, what was expected and found, and the fix.
 // Owner:   what a load returns keeps the files mapped, also beyond the source's life.
 #ifndef QUIRE_RUNTIME_WEIGHTS_H_
 #define QUIRE_RUNTIME_WEIGHTS_H_

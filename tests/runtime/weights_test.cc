@@ -235,7 +235,7 @@ TEST_F(WeightsTest, WeightsDirReplacesTheFolder) {
   elsewhere.Write("w.safetensors", contents_);
   plan_.files[0]->path = "/nowhere/at/all/w.safetensors";
   const absl::Status missing = LoadStatus();
-  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(missing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(missing.message(), AllOf(HasSubstr("/nowhere/at/all/w.safetensors"),
                                        HasSubstr("1600 bytes"), HasSubstr("--weights-dir")));
   EXPECT_TRUE(LoadStatus({.weights_dir = elsewhere.path()}).ok());

@@ -108,11 +108,11 @@ class ModelTest(QuireTest):
         folder.chmod(0o755)
         self.quire("compile", "story", preexec_fn=other)
         (folder / "model.safetensors").chmod(0)
-        _, error = self.quire("check", "story.qplan", code=MISMATCH, preexec_fn=other)
+        _, error = self.quire("check", "story.qplan", code=UNSUPPORTED, preexec_fn=other)
         self.assertEqual(error.count("fix: "), 1)
         self.assertIn("fix: let this user read it", error)
         folder.rename(self.folder / "gone")
-        _, error = self.quire("check", "story.qplan", code=MISMATCH, preexec_fn=other)
+        _, error = self.quire("check", "story.qplan", code=UNSUPPORTED, preexec_fn=other)
         self.assertEqual(error.count("fix: "), 1)
         self.assertIn("fix: name the folder that holds it (--weights-dir=DIR)", error)
 
@@ -182,9 +182,17 @@ class PlanTest(QuireTest):
 
     def test_weights_that_moved(self):
         self.model.rename(self.folder / "elsewhere")
-        out, err = self.quire("check", "x.qplan", code=MISMATCH)
+        out, err = self.quire("check", "x.qplan", code=UNSUPPORTED)
         self.assertRegex(out, r"(?m)^weights +no: ")
         self.assertIn("--weights-dir", err)
+        for verb in (["run", "--ids=1", "--output=ids"], ["bench"], ["verify"]):
+            # No mismatch: a file that cannot be read.
+            error = self.error(verb[0], "x.qplan", *verb[1:], code=UNSUPPORTED)
+            self.assertRegex(error, r"(?m)^error: model/model.safetensors: cannot open: No such file or directory$")
+            self.assertIn("\n  expected: weights of the plan, ", error)
+            self.assertIn("\n  fix: name the folder that holds it (--weights-dir=DIR), or compile", error)
+            self.assertIn("error: nowhere/model.safetensors: ",
+                          self.error(verb[0], "x.qplan", *verb[1:], "--weights-dir=nowhere", code=UNSUPPORTED))
         self.quire("check", "x.qplan", "--weights-dir=elsewhere")
 
     def test_packed_weights_need_no_files(self):
