@@ -212,8 +212,7 @@ VerbMain AddBenchVerb(CLI::App* app) {
       ->check(CLI::Range(1, 1 << 20));
   app->add_option("--repeat", options->repeat, "rounds; medians are printed (5)")
       ->check(CLI::Range(1, 1000));
-  app->add_option("--format", options->format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+  app->add_option("--format", options->format, "text or json")->check(OneOf({"text", "json"}));
   return [options, prompt, source, gen] {
     options->has_prompt = prompt->count() > 0;
     options->has_gen = gen->count() > 0;

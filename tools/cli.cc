@@ -1,5 +1,6 @@
 #include "tools/cli.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ir/status.h"
 #include "runtime/tokenizer/unicode.h"
@@ -46,6 +48,18 @@ std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses) {
     return absl::StrCat(use.flag, " has no effect\n  allowed: with ", use.with);
   }
   return "";
+}
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  CLI::Validator one = CLI::IsMember(words);
+  one.operation([words](std::string& text) -> std::string {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return "";
+    // What a GPU is called here is no near word.
+    const std::string near = Nearest(text == "gpu" ? "cuda" : text, words);
+    return absl::StrCat(text, " is not known\n  allowed: ", absl::StrJoin(words, ", "),
+                        near.empty() ? "" : absl::StrCat("\n  fix: did you mean ", near, "?"));
+  });
+  return one;
 }
 
 std::string WrongWhole(const std::string& text, uint64_t most) {

@@ -19,6 +19,7 @@
 
 namespace CLI {
 class App;
+class Validator;
 }  // namespace CLI
 
 namespace quire {
@@ -51,6 +52,9 @@ struct FlagUse {
 // The first of `uses` that was given and has none: "--emit has no effect\n  allowed: with ..."; ""
 // if there is none.
 std::string IdleFlag(const CLI::App& app, std::initializer_list<FlagUse> uses);
+
+// Of a flag whose value is one of these words; another is answered with them, and the nearest.
+CLI::Validator OneOf(std::vector<std::string> words);
 
 // What is wrong with a flag's value that is to be a whole number up to `most`; "" if nothing is.
 // Without it a larger one would become the largest, and one below 0 wrap around.

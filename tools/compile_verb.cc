@@ -235,14 +235,14 @@ VerbMain AddCompileVerb(CLI::App* app) {
       app->add_option("--weights", options->weights,
                       "ref: name weight files; pack: copy them into the plan (ref, but of a .qplan "
                       "what it has)")
-          ->check(CLI::IsMember({"ref", "pack"}));
+          ->check(OneOf({"ref", "pack"}));
   CLI::Option* target = app->add_option("--target", options->target,
                                         "what to lower for: cpu, cuda, or both; cuda:sm_90a builds "
                                         "kernels in (what the model can run on, with packed "
                                         "weights cpu; of a .qplan: what it has)");
   app->add_option("--kv-dtype", options->kv_dtype,
                   "element type of the KV cache: f32, f16, bf16 or f8e4m3 (by the weights' types)")
-      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16", "f8e4m3"}));
+      ->check(OneOf({"auto", "f32", "f16", "bf16", "f8e4m3"}));
   app->add_option("--page-tokens", options->page_tokens, "tokens in one KV page")
       ->check(CLI::Range(1, 65536));
   app->add_option("--weights-dir", assemble.weights_dir,
@@ -259,12 +259,12 @@ VerbMain AddCompileVerb(CLI::App* app) {
   app->add_option("--activations", options->activations,
                   "of a checkpoint of 8-bit floats that means its linears to round what they read: "
                   "auto, as it says, or keep")
-      ->check(CLI::IsMember({"auto", "keep"}));
+      ->check(OneOf({"auto", "keep"}));
   CLI::Option* passes = app->add_option(
       "--passes", options->passes,
       "run these passes only: a,b,... (all; of a .qplan: those it was asked for with)");
   app->add_option("--emit", options->emit, "ir: print the module on stdout and write no plan")
-      ->check(CLI::IsMember({"ir"}));
+      ->check(OneOf({"ir"}));
   app->add_option("--dump-ir", assemble.pipeline.dump_ir_dir, "write the IR after every pass here")
       ->check(WrongName);
   app->add_flag("--explain", options->explain, "say what each pass did, or why it declined");

@@ -56,7 +56,9 @@ absl::Status DumpPlan(const Options& options) {
 std::string WrongUsage(const CLI::App& app, const Options& options) {
   const int tables = options.ops + options.passes + options.flags;
   if (tables > 1) return "several tables\n  allowed: --ops, --passes-table or --flags-table";
-  if (tables == 0 && options.plan.empty()) return "name a plan, or --ops or another table";
+  if (tables == 0 && options.plan.empty()) {
+    return "no plan\n  allowed: a .qplan, or without one --ops, --passes-table or --flags-table";
+  }
   if (tables > 0 && !options.plan.empty()) return "a plan beside a table\n  allowed: one of them";
   const bool is_kernels = options.output == "kernels";
   const std::string& emit = options.dump.emit;
@@ -91,18 +93,16 @@ VerbMain AddDumpVerb(CLI::App* app) {
   app->add_option("plan", options->plan, "the .qplan to look into")->check(WrongName);
   app->add_option("--output", options->output,
                   "what to show: summary, ir, passes, kernels, memory, weights or metadata")
-      ->check(
-          CLI::IsMember({"summary", "ir", "passes", "kernels", "memory", "weights", "metadata"}));
-  app->add_option("--format", options->format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+      ->check(OneOf({"summary", "ir", "passes", "kernels", "memory", "weights", "metadata"}));
+  app->add_option("--format", options->format, "text or json")->check(OneOf({"text", "json"}));
   app->add_option("--phase", options->dump.phase, "of the IR: raised or lowered")
-      ->check(CLI::IsMember({"raised", "lowered"}));
+      ->check(OneOf({"raised", "lowered"}));
   app->add_option("--emit", options->dump.emit,
                   "of kernels: spec; of the CPU's llvm or asm; of CUDA's cuda, ptx or sass")
-      ->check(CLI::IsMember({"spec", "llvm", "asm", "cuda", "ptx", "sass"}));
+      ->check(OneOf({"spec", "llvm", "asm", "cuda", "ptx", "sass"}));
   app->add_option("--target", options->dump.target,
                   "of a plan with several (default: the first, or the one --emit is of)")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(OneOf({"cpu", "cuda"}));
   app->add_option("--arch", options->dump.architecture,
                   "of CUDA kernels (default: that of the plan's binaries, else sm_90a)");
   app->add_flag("--ops", options->ops, "the table of ops, as Markdown");

@@ -89,9 +89,11 @@ int FailParse(const CLI::App& app, int argc, char** argv, const CLI::ParseError&
     return FailUsage(absl::StrCat(verb, ": ", what));
   }
   const std::string word = argc > 1 ? argv[1] : "";
+  const std::string near = NearestFix(word, names);
   return FailUsage(absl::StrCat(
       word.empty() ? "quire: no verb" : absl::StrCat("quire: ", word, " is not a verb"),
-      "\n  allowed: ", absl::StrJoin(names, ", "), NearestFix(word, names)));
+      "\n  allowed: ", absl::StrJoin(names, ", "),
+      near.empty() ? "\n  fix: see quire --help" : near));
 }
 
 // A full disk may show only when what was printed is written out.

@@ -108,7 +108,7 @@ void AddBeamOptions(CLI::App* app, RunOptions* options) {
       ->check([](const std::string& text) { return WrongNumber(text, -100, 100); });
   app->add_option("--early-stopping", options->early_stopping,
                   "of beams: true ends with the first that are complete, never with the best")
-      ->check(CLI::IsMember({"true", "false", "never"}));
+      ->check(OneOf({"true", "false", "never"}));
   app->add_option("--no-repeat-ngram", options->no_repeat_ngram,
                   "no run of so many tokens stands twice; 0: off")
       ->check(CLI::Range(0, INT32_MAX));
@@ -184,7 +184,7 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
                   "tokens of a prompt in one step at most; 0: as the step allows")
       ->check(CLI::Range(int64_t{0}, kMaxStepRows));
   app->add_option("--output", options->output, "text, ids or json")
-      ->check(CLI::IsMember({"text", "ids", "json"}));
+      ->check(OneOf({"text", "ids", "json"}));
   app->add_flag("-q,--quiet", options->quiet, "no timing on stderr");
   app->add_flag("-v,--verbose", options->verbose, "the device and its memory on stderr");
 }

@@ -21,7 +21,7 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("plan", options->plan, "the .qplan")->required()->check(WrongName);
   app->add_option("--device", options->model.device,
                   "cpu, cuda, or auto: the GPU where there is one and the plan is for it")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+      ->check(OneOf({"auto", "cpu", "cuda"}));
   app->add_option("--threads", options->model.threads,
                   "default: the cores that this process may use")
       ->check(CLI::Range(1, 1024));
@@ -29,7 +29,7 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
          "--jit",
          [options](const std::string& text) { options->model.never_compile = text == "never"; },
          "auto, or never: a kernel that neither plan nor cache has is an error")
-      ->check(CLI::IsMember({"auto", "never"}));
+      ->check(OneOf({"auto", "never"}));
   app->add_flag("--eager", options->model.eager,
                 "cuda: launch kernels one by one, never as a graph; for debugging");
   app->add_flag("--portable", options->model.portable,

@@ -18,7 +18,7 @@ VERBS = ("compile", "run", "dump", "check", "verify", "bench")
 
 class UsageTest(QuireTest):
     def test_no_verb(self):
-        self.assertEqual(self.error(code=USAGE), f"error: quire: no verb\n  allowed: {', '.join(VERBS)}\n")
+        self.assertEqual(self.error(code=USAGE), f"error: quire: no verb\n  allowed: {', '.join(VERBS)}\n  fix: see quire --help\n")
 
     def test_unknown_verb_has_a_near_one(self):
         self.assertIn("fix: did you mean compile?", self.error("comple", code=USAGE))
@@ -188,6 +188,19 @@ class FilesTest(QuireTest):
                                "--memory=1MiB"], cwd=self.folder, capture_output=True, text=True, preexec_fn=limit)
         self.assertIn(done.returncode, (OK, RESOURCE), done.stderr)
         self.assertEqual("fix:" in done.stderr, done.returncode == RESOURCE)
+
+    def test_words_that_a_flag_does_not_know(self):
+        self.assertIn("error: quire dump: no plan\n  allowed: a .qplan, or without one --ops, ", self.error("dump", code=USAGE))
+        for verb, flag, word, allowed, fix in (
+                ("compile", "--kv-dtype", "F16", "auto, f32, f16, bf16, f8e4m3", "did you mean f16?"),
+                ("compile", "--weights", "packed", "ref, pack", "did you mean pack?"),
+                ("run", "--device", "gpu", "auto, cpu, cuda", "did you mean cuda?"),
+                ("run", "--output", "yaml-lines", "text, ids, json", "see quire run --help"),
+                ("bench", "--format", "jsn", "text, json", "did you mean json?"),
+                ("dump", "--output", "weight", "summary, ir, passes, kernels, memory, weights, metadata",
+                 "did you mean weights?")):
+            self.assertIn(f"error: quire {verb}: {flag}: {word} is not known\n  allowed: {allowed}\n  fix: {fix}\n",
+                          self.error(verb, "x", f"{flag}={word}", code=USAGE))
 
     def test_a_packed_plan_stays_packed(self):
         write_llama(self.folder / "model")
