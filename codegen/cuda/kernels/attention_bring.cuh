@@ -132,14 +132,18 @@ struct AttentionBringer : AttentionRing {
       }
       WaitForPhase(tile_free(turn.at), turn.parity ^ 1);
       if (kTellsRead) SyncThreads(kReadBarrier + turn.at, 2 * kWarpThreads);
-      // Lanes that note a run's row note the same tile, and arrive each: that takes the fewest
-      // registers, and racecheck sees no order between lanes.
-      if (lane < kRuns) {
-        note(turn.at).tile = drawn_note.tile;
-        note(turn.at).head = drawn_note.head;
-        note(turn.at).rows[lane] = row;
-        Arrive(tile_noted(turn.at));
+      // By one lane, whose arrival tells of it: racecheck sees no order between lanes.
+      TileNote& noted = note(turn.at);
+      if (lane == 0) {
+        noted.tile = drawn_note.tile;
+        noted.head = drawn_note.head;
       }
+#pragma unroll
+      for (int run = 0; run < kRuns; ++run) {
+        const int of_run = static_cast<int>(Shuffle(static_cast<uint32_t>(row), run));
+        if (lane == 0) noted.rows[run] = of_run;
+      }
+      ArriveOnce(tile_noted(turn.at));
       SyncWarp();
       // The prior grid writes q, reads what y is written to, and drew tickets; and this one is not
       // to end before it.

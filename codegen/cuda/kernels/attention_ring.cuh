@@ -161,7 +161,7 @@ struct AttentionRing {
       InitBarrier(value_free(i), kAllWarps);
     }
     for (int i = 0; i < kTiles; ++i) {
-      InitBarrier(tile_noted(i), kRuns);
+      InitBarrier(tile_noted(i), 1);
       InitBarrier(tile_full(i), kQueryBoxes ? 1 : kQueryWarps);
       InitBarrier(tile_free(i), kAllWarps);
     }
@@ -185,15 +185,15 @@ struct AttentionRing {
   }
   // A tile that all lanes have alike.
   static DEVICE Tile UniformTile(const Tile& from) {
-    Tile tile = from;
-    tile.first_row = Uniform(tile.first_row);
-    tile.tokens = Uniform(tile.tokens);
-    tile.context = Uniform(tile.context);
-    tile.pages_begin = Uniform(tile.pages_begin);
-    tile.row = Uniform(tile.row);
-    tile.rows = Uniform(tile.rows);
-    tile.step_begin = Uniform(tile.step_begin);
-    tile.step_end = Uniform(tile.step_end);
+    Tile tile = {};
+    tile.first_row = Uniform(from.first_row);
+    tile.tokens = Uniform(from.tokens);
+    tile.context = Uniform(from.context);
+    tile.pages_begin = Uniform(from.pages_begin);
+    tile.row = Uniform(from.row);
+    tile.rows = Uniform(from.rows);
+    tile.step_begin = Uniform(from.step_begin);
+    tile.step_end = Uniform(from.step_end);
     return tile;
   }
   // One step at least: the rows of a tile that sees nothing are written, too.
