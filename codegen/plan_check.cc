@@ -191,7 +191,7 @@ class LaunchChecker {
     const bool has_scale = spec.quantize.has_value() && spec.quantize->has_scale;
     QUIRE_RETURN_IF_ERROR(Counts(2 + (spec.bias ? 1 : 0) + (spec.residual ? 1 : 0) +
                                      (has_norm_weight ? 1 : 0) + (has_norm_bias ? 1 : 0) +
-                                     (has_scale ? 1 : 0) + LayersOf(spec),
+                                     (has_scale ? 1 : 0) + TurnsOf(spec) + LayersOf(spec),
                                  spec.y_columns() > 0 ? 1 : 0));
     const Rows y = {spec.y, spec.y_columns(), rows()};
     QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[0], {spec.x, spec.k, rows()}));
@@ -208,12 +208,44 @@ class LaunchChecker {
           ExpectWeight(launch_.inputs[next++], {dtype, {spec.k}}, WeightLayout::kRows));
     }
     if (has_scale) QUIRE_RETURN_IF_ERROR(ExpectScales(launch_.inputs[next++], 1));
+    if (spec.rope.has_value()) QUIRE_RETURN_IF_ERROR(CheckRope(spec, next));
+    next += TurnsOf(spec);
     if (spec.append.has_value()) QUIRE_RETURN_IF_ERROR(CheckAppend(spec, next));
     return spec.y_columns() > 0 ? ExpectRows(launch_.outputs[0], y) : absl::OkStatus();
   }
 
   static size_t LayersOf(const LinearSpec& spec) {
     return spec.append.has_value() ? static_cast<size_t>(spec.append->layers) : 0;
+  }
+
+  // Operands that say how heads are turned.
+  static size_t TurnsOf(const LinearSpec& spec) {
+    return !spec.rope.has_value() ? 0 : spec.rope->factors.has_value() ? 2 : 1;
+  }
+
+  // From input `first` on. All launches of a kernel have these in common: what turns a step's rows
+  // is computed once.
+  absl::Status CheckRope(const LinearSpec& spec, size_t first) const {
+    if (launch_.inputs[first].kind() != OperandKind::Argument) {
+      return Bad("its positions are no argument");
+    }
+    QUIRE_RETURN_IF_ERROR(ExpectRows(launch_.inputs[first], {DType::kI32, 1, rows()}));
+    if (spec.rope->factors.has_value()) {
+      QUIRE_RETURN_IF_ERROR(ExpectWeight(launch_.inputs[first + 1],
+                                         {*spec.rope->factors, {spec.append->d / 2}},
+                                         WeightLayout::kRows));
+    }
+    for (const auto& other : program_.launches) {
+      if (other->kernel != launch_.kernel) continue;
+      for (size_t i = first; i < first + TurnsOf(spec); ++i) {
+        if (i < other->inputs.size() && other->inputs[i].index() == launch_.inputs[i].index()) {
+          continue;
+        }
+        return Bad(absl::StrCat("its heads are turned by other positions or factors than those of ",
+                                other->name));
+      }
+    }
+    return absl::OkStatus();
   }
 
   // The layers, from input `first` on: a kernel finds the others by the distance of the first two.

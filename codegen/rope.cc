@@ -4,6 +4,13 @@
 #include <cmath>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "ir/status.h"
+#include "ir/text.h"
+
 namespace quire {
 namespace {
 
@@ -62,6 +69,41 @@ std::vector<double> RopeGrowthExponents(int64_t dims) {
     exponents.push_back(2.0 * static_cast<double>(pair) / static_cast<double>(dims - 2));
   }
   return exponents;
+}
+
+std::string RopeAttributes(const Op& rope) {
+  const std::string text = Print(rope);
+  const size_t begin = text.find('{') + 1;
+  return absl::StrReplaceAll(text.substr(begin, text.find('}') - begin), {{" ", ""}});
+}
+
+absl::StatusOr<RopeOp> ParseRopeOp(absl::string_view attributes, int64_t d) {
+  const std::string type = absl::StrCat("f32[T,1,", d, "]");
+  RopeOp rope;
+  QUIRE_ASSIGN_OR_RETURN(
+      rope.module,
+      Parse(absl::StrCat("func @rope(%x: ", type, ", %pos: i32[T]) {\n", "  %y = rope %x, %pos {",
+                         absl::StrJoin(absl::StrSplit(attributes, ','), ", "), "} : ", type,
+                         "\n  return %y\n}\n")));
+  const Func& func = *rope.module.funcs[0];
+  if (rope.module.funcs.size() != 1 || func.ops().size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(attributes, ": not the attributes of a rope"));
+  }
+  rope.op = func.ops()[0].get();
+  return rope;
+}
+
+std::string AllowedRope(absl::string_view attributes, int64_t d, int64_t columns) {
+  const absl::StatusOr<RopeOp> parsed = ParseRopeOp(attributes, d);
+  if (!parsed.ok() || RopeAttributes(*parsed->op) != attributes) {
+    return "the attributes of a rope, as its text has them, by commas";
+  }
+  const int64_t dims = parsed->op->Int(AttrKind::kDims);
+  if (dims != 0 && dims != d) return absl::StrCat("whole heads of d=", d);
+  const bool is_half = parsed->op->Text(AttrKind::kStyle) == "half";
+  if ((!is_half || d % 16 == 0) && columns % d == 0) return "";
+  return absl::StrCat(is_half ? "d that is a multiple of 16, " : "",
+                      "columns before K that are heads of d=", d);
 }
 
 }  // namespace quire

@@ -3,8 +3,11 @@
 #define QUIRE_CODEGEN_ROPE_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ir/graph.h"
 
 namespace quire {
@@ -14,6 +17,18 @@ namespace quire {
 //   growth = factor * (position + 1) / original_tokens - (factor - 1).
 std::vector<double> RopeFrequencies(const Op& rope, int64_t dims);
 std::vector<double> RopeGrowthExponents(int64_t dims);
+
+// A rope by its attributes alone, as kernel specs have them: "theta=10000,style=interleave".
+std::string RopeAttributes(const Op& rope);
+// One of heads of `d`, without factors. INVALID_ARGUMENT where the text is none.
+struct RopeOp {
+  Module module;
+  const Op* op = nullptr;
+};
+absl::StatusOr<RopeOp> ParseRopeOp(absl::string_view attributes, int64_t d);
+// What is allowed instead of them for a linear that turns heads of `d`, K behind so many columns;
+// "" where they are.
+std::string AllowedRope(absl::string_view attributes, int64_t d, int64_t columns);
 
 }  // namespace quire
 

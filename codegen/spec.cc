@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "codegen/rope.h"
 #include "ir/op.h"
 #include "ir/status.h"
 
@@ -232,6 +233,33 @@ absl::Status ParseAppend(Fields& fields, LinearSpec* spec) {
   return absl::OkStatus();
 }
 
+std::string RopeText(const LinearSpec& spec) {
+  if (!spec.rope.has_value()) return "";
+  return absl::StrCat(" rope=", spec.rope->attributes,
+                      spec.rope->factors.has_value()
+                          ? absl::StrCat(" factors=", DTypeText(*spec.rope->factors))
+                          : "");
+}
+
+absl::Status ParseRope(Fields& fields, LinearSpec* spec) {
+  if (!fields.Has("rope")) return absl::OkStatus();
+  RopeSpec rope;
+  QUIRE_ASSIGN_OR_RETURN(absl::string_view text, fields.Take("rope"));
+  rope.attributes = std::string(text);
+  if (fields.Has("factors")) {
+    DType factors = DType::kF32;
+    QUIRE_RETURN_IF_ERROR(fields.FloatType("factors", &factors));
+    rope.factors = factors;
+  }
+  if (!spec->append.has_value() || spec->append->layers != 1) {
+    return Fields::Bad("rope", text, "with append=1");
+  }
+  const std::string allowed = AllowedRope(rope.attributes, spec->append->d, spec->y_columns());
+  if (!allowed.empty()) return Fields::Bad("rope", text, allowed);
+  spec->rope = std::move(rope);
+  return absl::OkStatus();
+}
+
 constexpr int64_t kMaxBiasDistances = int64_t{1} << 24;
 constexpr int64_t kMaxBuckets = 65536, kMaxDistance = 1 << 20;
 
@@ -251,6 +279,7 @@ absl::StatusOr<KernelSpec> ParseLinear(absl::string_view text) {
   QUIRE_RETURN_IF_ERROR(ParseQuantize(fields, &spec));
   QUIRE_RETURN_IF_ERROR(ParseAct(fields, &spec));
   QUIRE_RETURN_IF_ERROR(ParseAppend(fields, &spec));
+  QUIRE_RETURN_IF_ERROR(ParseRope(fields, &spec));
   QUIRE_RETURN_IF_ERROR(fields.Finish());
   if (spec.k % InfoOf(spec.weight).block_elements != 0) {
     return Fields::Bad("k", absl::StrCat(spec.k),
@@ -377,7 +406,7 @@ std::string SpecText(const KernelSpec& spec) {
                         " bias=", linear->bias ? 1 : 0, " residual=", linear->residual ? 1 : 0,
                         " layout=", LayoutText(linear->layout),
                         linear->norm.has_value() ? NormText(*linear->norm) : "",
-                        QuantizeText(*linear), act, AppendText(*linear));
+                        QuantizeText(*linear), act, AppendText(*linear), RopeText(*linear));
   }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     std::string rest;

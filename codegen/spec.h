@@ -8,8 +8,9 @@
 //   linear n=4096 k=4096 w=f8e4m3_128 x=bf16 y=bf16 bias=0 residual=0 layout=rows quantize=row
 //       most=0 row_scales=1
 //   linear n=24576 k=1024 w=bf16 x=bf16 y=bf16 bias=1 residual=0 layout=rows append=12 heads=16
-//   d=64
-//       dv=64 page=16
+//       d=64 dv=64 page=16
+//   linear n=6144 k=4096 w=bf16 x=bf16 y=bf16 bias=0 residual=0 layout=rows append=1 heads=8 d=128
+//       dv=128 page=16 rope=theta=500000 factors=f32
 //   attention hq=9 hkv=3 d=64 dv=64 kv=f16 page=16 mask=causal window=0 scale=0.125 cap=0 alibi=0
 //   attention ... alibi=0 buckets=32 distance=128 direction=back
 //   attention ... kv=f8e4m3 page=16 ... alibi=0 k_scale=1 v_scale=1
@@ -21,8 +22,9 @@
 // Operands, in the order of a plan's Launch:
 //   linear     inputs: x [rows,k], weight [n,k] ([2n,k] if gated), bias [n] ([2n]) if bias,
 //   residual [rows,n] of y's type if residual, weight [k] of the norm if it has one, bias [k] of
-//   the norm if it has one, the scale of x (one float) if quantize is scale, the KV layers if it
-//   appends, which follow each other in the plan's list
+//   the norm if it has one, the scale of x (one float) if quantize is scale, positions i32 [rows]
+//   if rope and factors [d/2] if it has them, which all launches of the kernel in a program have in
+//   common, the KV layers if it appends, which follow each other in the plan's list
 //              outputs: y [rows,n] = x . w^T (+ bias) (+ residual); the columns of y that are not
 //   appended, if there are any
 //   attention  inputs: q [T,hq,d], the KV layer, scales of K if k_scale, scales of V if v_scale,
@@ -39,6 +41,8 @@
 //   quantize   x, or the norm of x, to f8e4m3 by scales, as the op of ir/ops.def; of the products
 //              of two f8e4m3 the sums, and not the operands, may be what is multiplied by scales
 //   product    (+ bias), rounded to y's type: n columns, 2n if gated
+//   rope       a row kernel that turns heads of d, all columns but those of V, in f32, and rounds
+//              them to y's type
 //   act        a row kernel that computes act(a), or act(a) * b if gated, a being the first n
 //              columns and b the others, in f32, and rounds it to y's type
 // With a residual there is no act.
@@ -104,6 +108,12 @@ struct AppendSpec {
   int64_t columns() const { return layers * heads * (d + dv); }
 };
 
+// How heads of queries and keys are turned before they leave; the op rope of ir/ops.def.
+struct RopeSpec {
+  std::string attributes;        // as the op's text has them, without blanks
+  std::optional<DType> factors;  // f32, f16 or bf16
+};
+
 struct LinearSpec {
   int64_t n = 0, k = 0;
   DType weight = DType::kF32;
@@ -117,6 +127,9 @@ struct LinearSpec {
   bool gated = false;  // with an act only
   std::optional<AppendSpec>
       append;  // with neither residual nor act; the rest of n is a multiple of 8
+  // With an append of one layer only: its K, and y in heads of its d, a multiple of 16 where the
+  // style is half.
+  std::optional<RopeSpec> rope;
 
   int64_t weight_rows() const { return gated ? 2 * n : n; }
   int64_t y_columns() const { return append.has_value() ? n - append->columns() : n; }

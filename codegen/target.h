@@ -23,7 +23,8 @@ struct TargetTraits {
   // Linear kernels compute a norm of their rows first, or bring them to 8 bits, an activation last
   // (codegen/spec.h).
   bool fuses_norms = false, fuses_activations = false;
-  // They write K and V that nothing else reads to the pages of the KV cache.
+  // They write K and V that nothing else reads to the pages of the KV cache, and turn queries and K
+  // by rope before.
   bool fuses_appends = false;
 };
 

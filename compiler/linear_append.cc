@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/rope.h"
 #include "compiler/row_wise.h"
 
 namespace quire {
@@ -26,15 +27,29 @@ const Op* OnlyReader(const Func& func, const Op& value, const ReaderMap& readers
   return is_one ? found->second[0] : nullptr;
 }
 
-// The kv_append that alone reads `slice`, as it is or reshaped.
-const Op* AppendOf(const Func& func, const Op& slice, const ReaderMap& readers) {
-  const Op* reader = OnlyReader(func, slice, readers);
+// What alone reads `value`, as it is or reshaped.
+const Op* ReaderOf(const Func& func, const Op& value, const ReaderMap& readers) {
+  const Op* reader = OnlyReader(func, value, readers);
   if (reader != nullptr && reader->Is(OpKind::kReshape)) {
     reader = OnlyReader(func, *reader, readers);
   }
-  const bool appends =
-      reader != nullptr && reader->Is(OpKind::kKvAppend) && Storage(reader->operand(0)) == &slice;
-  return appends ? reader : nullptr;
+  const bool reads = reader != nullptr && Storage(reader->operand(0)) == &value;
+  return reads ? reader : nullptr;
+}
+
+// Columns, what alone turns them, and what alone appends them; where there is that.
+struct Columns {
+  const Op *slice = nullptr, *rope = nullptr, *append = nullptr;
+};
+Columns ColumnsOf(const Func& func, const Op& slice, const ReaderMap& readers) {
+  Columns columns{&slice};
+  const Op* reader = ReaderOf(func, slice, readers);
+  if (reader != nullptr && reader->Is(OpKind::kRope)) {
+    columns.rope = reader;
+    reader = ReaderOf(func, *reader, readers);
+  }
+  if (reader != nullptr && reader->Is(OpKind::kKvAppend)) columns.append = reader;
+  return columns;
 }
 
 int64_t HeadOf(const Op& append) { return append.type.extents[2].value(); }
@@ -48,6 +63,48 @@ std::set<int64_t> LayersLike(const Func& func, const Op& append) {
     }
   }
   return layers;
+}
+
+bool IsNorm(const Op* op) {
+  return op != nullptr && (op->Is(OpKind::kRmsNorm) || op->Is(OpKind::kLayerNorm));
+}
+
+bool IsSameWeight(const Op& a, const Op& b) {
+  return a.Is(OpKind::kWeight) && b.Is(OpKind::kWeight) &&
+         a.Text(AttrKind::kName) == b.Text(AttrKind::kName);
+}
+
+// Why the linear's kernel does not turn K, and with it the first columns; or "".
+std::string ReasonNotToTurn(const Func& func, const LinearAppend& found) {
+  const Op& rope = *found.rope;
+  const std::string name = absl::StrCat("%", rope.name);
+  if (found.appends.size() != 2) return absl::StrCat(name, " is of one of several layers");
+  const int64_t d = HeadOf(*found.appends[0]), dims = rope.Int(AttrKind::kDims);
+  if (dims != 0 && dims != d) {
+    return absl::StrCat(name, " turns ", dims, " of ", d, " elements of a head");
+  }
+  if (rope.Text(AttrKind::kStyle) == "half" && d % (2 * kGrain) != 0) {
+    return absl::StrCat(name, " has halves of heads of no multiple of 8");
+  }
+  if (!rope.operand(1)->Is(OpKind::kArg)) return absl::StrCat(name, " is by computed positions");
+  if (rope.num_operands() > 2 && !rope.operand(2)->Is(OpKind::kWeight)) {
+    return absl::StrCat(name, " is by factors that are no tensor of the checkpoint");
+  }
+  const bool has_factors = rope.num_operands() > 2;
+  for (const auto& op : func.ops()) {
+    if (!op->Is(OpKind::kRope)) continue;
+    if (op->operand(1) != rope.operand(1) || op->num_operands() != rope.num_operands() ||
+        (has_factors && !IsSameWeight(*op->operand(2), *rope.operand(2)))) {
+      return absl::StrCat("%", op->name, " is by other positions or factors than ", name);
+    }
+  }
+  if (found.kept == nullptr) return "";
+  const Op* kept = found.kept_rope;
+  if (kept == nullptr || RopeAttributes(*kept) != RopeAttributes(rope) ||
+      kept->type.extents.back().value() != d) {
+    return absl::StrCat("%", found.kept->name, " is not turned as ", name, " is");
+  }
+  return "";
 }
 
 // Why these columns, which are all of the linear's, are not appended by its kernel; or "".
@@ -83,7 +140,7 @@ std::string ReasonToDecline(const Func& func, const Op& linear, const LinearAppe
     }
     if (i % 2 == 1) ++layer;
   }
-  return "";
+  return found.rope == nullptr ? "" : ReasonNotToTurn(func, found);
 }
 
 }  // namespace
@@ -104,24 +161,31 @@ LinearAppend FindAppends(const Func& func, const Op& linear, const ReaderMap& re
   for (const Op* slice : slices) {
     are_all = are_all && BeginOf(slice) == end;
     end = EndOf(slice);
-    if (const Op* append = AppendOf(func, *slice, readers)) {
-      appended.appends.push_back(append);
+    const Columns columns = ColumnsOf(func, *slice, readers);
+    const bool is_first = appended.appends.empty();  // K
+    if (columns.append != nullptr && (columns.rope == nullptr || is_first)) {
+      appended.appends.push_back(columns.append);
       appended.slices.push_back(slice);
+      if (is_first) appended.rope = columns.rope;
     } else if (slice == slices[0]) {
       appended.kept = slice;
+      appended.kept_rope = columns.rope;
     } else if (other == nullptr) {
       other = slice;
     }
   }
+  if (appended.rope == nullptr) appended.kept_rope = nullptr;  // turned by another kernel
   if (appended.appends.empty()) return {};
   are_all = are_all && end == linear.type.extents[1].value();
   const DType stored = types.Of(&linear);
   std::string reason;
   if (other != nullptr) {
-    reason = absl::StrCat("%", other->name, " is not only appended");
+    const Op* reader = ReaderOf(func, *other, readers);
+    reason = IsNorm(reader) ? absl::StrCat("%", reader->name, " is a norm of heads")
+                            : absl::StrCat("%", other->name, " is not only appended");
   } else if (!are_all) {
     reason = "not each of its columns is read once";
-  } else if (appended.kept != nullptr && types.Of(appended.kept) != stored) {
+  } else if (appended.kept != nullptr && types.Of(appended.result()) != stored) {
     reason = absl::StrCat("%", appended.kept->name, " is stored in another type");
   } else {
     reason = ReasonToDecline(func, linear, appended, stored);
@@ -130,15 +194,20 @@ LinearAppend FindAppends(const Func& func, const Op& linear, const ReaderMap& re
     notes.Declined(linear.name, absl::StrCat("appends nothing itself: ", reason));
     return {};
   }
-  notes.Fired(linear.name, absl::StrCat("appends %", appended.appends.front()->name, " .. %",
+  notes.Fired(linear.name, absl::StrCat(appended.rope == nullptr ? "" : "turns heads and ",
+                                        "appends %", appended.appends.front()->name, " .. %",
                                         appended.appends.back()->name, " itself"));
   return appended;
 }
 
 LinearAppend ReadAppends(absl::Span<const Op* const> ops) {
   LinearAppend read;
+  const auto slice_of = [](const Op* append) {
+    const Op* value = Storage(append->operand(0));
+    return value->Is(OpKind::kRope) ? Storage(value->operand(0)) : value;
+  };
   for (const Op* op : ops) {
-    if (op->Is(OpKind::kKvAppend)) read.slices.push_back(Storage(op->operand(0)));
+    if (op->Is(OpKind::kKvAppend)) read.slices.push_back(slice_of(op));
   }
   if (read.slices.empty()) return read;
   std::sort(read.slices.begin(), read.slices.end(), IsBefore);
@@ -148,7 +217,10 @@ LinearAppend ReadAppends(absl::Span<const Op* const> ops) {
       return std::find(read.slices.begin(), read.slices.end(), slice);
     };
     if (op->Is(OpKind::kKvAppend)) {
-      read.appends[static_cast<size_t>(place(Storage(op->operand(0))) - read.slices.begin())] = op;
+      read.appends[static_cast<size_t>(place(slice_of(op)) - read.slices.begin())] = op;
+    } else if (op->Is(OpKind::kRope)) {
+      const bool is_key = place(Storage(op->operand(0))) != read.slices.end();
+      (is_key ? read.rope : read.kept_rope) = op;
     } else if (IsColumns(*op) && place(op) == read.slices.end()) {
       read.kept = op;
     }

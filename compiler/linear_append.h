@@ -4,6 +4,11 @@
 //   slice         of its first columns, for other kernels; or none
 //   slice, reshape, kv_append    K of a layer, then V of it; then those of the next layer
 //
+// Of one layer it may turn heads by rope before they leave:
+//
+//   slice, reshape, rope               of its first columns, queries; or none
+//   slice, reshape, rope, kv_append    K; then V as above
+//
 // Which targets' kernels do that, their traits say (codegen/target.h).
 #ifndef QUIRE_COMPILER_LINEAR_APPEND_H_
 #define QUIRE_COMPILER_LINEAR_APPEND_H_
@@ -23,6 +28,11 @@ struct LinearAppend {
   std::vector<const Op*>
       appends;                    // K, V, in the order of columns; none: the linear appends nothing
   std::vector<const Op*> slices;  // of each
+  // Of K and of the first columns, if K is turned.
+  const Op *rope = nullptr, *kept_rope = nullptr;
+
+  // What other kernels read, or nullptr.
+  const Op* result() const { return kept_rope != nullptr ? kept_rope : kept; }
 };
 
 using ReaderMap = absl::flat_hash_map<const Op*, std::vector<Op*>>;
@@ -33,7 +43,13 @@ using ReaderMap = absl::flat_hash_map<const Op*, std::vector<Op*>>;
 //   - the cache keeps them by a scale, or in another type than y's;
 //   - a K is not followed by its V, or layers are not those that follow each other in one cache,
 //     of one geometry;
-//   - the rows are not T, or K, V or the first columns are not a multiple of 8 elements.
+//   - the rows are not T, or K, V or the first columns are not a multiple of 8 elements;
+//   - K is turned by rope and the first columns otherwise, or not in whole heads like it;
+//   - a norm of heads stands before the rope: it sums over what a tile has a part of;
+//   - the rope is of a part of a head, of pairs half a head of no multiple of 8 apart, or of
+//     positions or factors that are no argument and no weight, or not those of all of the
+//     function's ropes: what turns a step's rows is computed once;
+//   - V is turned, or more layers than one are appended.
 LinearAppend FindAppends(const Func& func, const Op& linear, const ReaderMap& readers,
                          const StorageTypes& types, Notes& notes);
 

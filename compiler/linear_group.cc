@@ -215,7 +215,7 @@ const Op* LinearGroup::head() const {
 const Op* LinearGroup::result() const {
   if (gated != nullptr) return gated;
   if (act != nullptr) return act;
-  if (append.kept != nullptr) return append.kept;
+  if (append.result() != nullptr) return append.result();
   return add != nullptr ? add : linear;
 }
 
@@ -227,7 +227,7 @@ const Op* LinearGroup::residual() const {
 
 std::vector<const Op*> LinearGroup::ops() const {
   std::vector<const Op*> all = {norm, quantize, linear, add, first, second, act, gated};
-  all.push_back(append.kept);
+  for (const Op* op : {append.kept, append.kept_rope, append.rope}) all.push_back(op);
   all.insert(all.end(), append.slices.begin(), append.slices.end());
   all.insert(all.end(), append.appends.begin(), append.appends.end());
   all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());

@@ -6,7 +6,7 @@
 //   linear
 //   add           of the linear and a value of other kernels: residual
 //   act           of the linear; or of its first half, and mul with the second half: gated
-//   kv_append     of columns of the linear (compiler/linear_append.h)
+//   kv_append     of columns of the linear, turned by rope or not (compiler/linear_append.h)
 //
 // Which of these a target's kernels compute, its traits say (codegen/target.h).
 #ifndef QUIRE_COMPILER_LINEAR_GROUP_H_

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "codegen/rope.h"
 #include "codegen/spec.h"
 #include "compiler/kv_layers.h"
 #include "compiler/linear_group.h"
@@ -200,11 +201,22 @@ class Lowering {
     const Extents &k = append.appends[0]->type.extents, &v = append.appends[1]->type.extents;
     spec.append = AppendSpec{static_cast<int64_t>(append.appends.size()) / 2, k[1].value(),
                              k[2].value(), v[2].value(), target_.page_tokens};
+    if (append.rope != nullptr) {
+      const Op& rope = *append.rope;
+      spec.rope = RopeSpec{RopeAttributes(rope), std::nullopt};
+      QUIRE_ASSIGN_OR_RETURN(plan::Operand positions, PlaceOf(rope, rope.operand(1)));
+      launch.inputs.push_back(positions);
+      if (rope.num_operands() > 2) {
+        QUIRE_RETURN_IF_ERROR(CheckWeight(rope, rope.operand(2)));
+        spec.rope->factors = rope.operand(2)->type.dtype;
+        launch.inputs.push_back(Weight(rope.operand(2)));
+      }
+    }
     for (size_t i = 0; i < append.appends.size(); i += 2) {
       launch.inputs.emplace_back(plan::OperandKind::KvLayer, layers_.IndexOf(*append.appends[i]));
     }
     std::vector<const Op*> outputs;
-    if (append.kept != nullptr) outputs.push_back(append.kept);
+    if (append.result() != nullptr) outputs.push_back(append.result());
     return Finish(linear, spec, std::move(launch), outputs);
   }
 

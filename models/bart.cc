@@ -28,7 +28,6 @@ constexpr TensorName kNames[] = {
     {TensorRole::kDown, "decoder.layers.{}.fc2"},
     {TensorRole::kFinalNorm, "decoder.layer_norm"},
     {TensorRole::kHead, "lm_head"},
-    {TensorRole::kHeadBias, "final_logits_bias"},
 };
 
 constexpr TensorName kEncoderNames[] = {
@@ -49,29 +48,26 @@ constexpr TensorName kEncoderNames[] = {
 // The tables of positions have two rows that nothing looks up before that of position 0.
 constexpr int64_t kPositionOffset = 2;
 
-// Each stack has heads of its own, which divide the width of both.
-StackConfig ReadStack(KeyReader& keys, absl::string_view stack, const Dimension& width) {
-  const auto read = [&](absl::string_view what, int64_t most) {
-    return keys.Dim({absl::StrCat(stack, what)}, most);
-  };
-  StackConfig config;
-  config.layers = read("_layers", kMaxLayers);
-  config.heads = read("_attention_heads", kMaxHeads);
-  config.ffn = read("_ffn_dim", kMaxWidth);
-  config.head_dim = DeriveHeadDim(keys, width, config.heads);
-  CheckHeadDim(keys, config.head_dim, width, config.heads);
-  config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_dim.value));
-  return config;
-}
-
 EncoderDecoderConfig ReadShared(KeyReader& keys) {
   EncoderDecoderConfig config;
   config.vocab = keys.Dim({"vocab_size"}, kMaxVocab);
   config.width = keys.Dim({"d_model", "hidden_size"}, kMaxWidth);
-  config.encoder = ReadStack(keys, "encoder", config.width);
-  config.decoder = ReadStack(keys, "decoder", config.width);
+  config.encoder = {keys.Dim({"encoder_layers"}, kMaxLayers),
+                    keys.Dim({"encoder_attention_heads"}, kMaxHeads),
+                    keys.Dim({"encoder_ffn_dim"}, kMaxWidth)};
+  config.decoder = {keys.Dim({"decoder_layers"}, kMaxLayers),
+                    keys.Dim({"decoder_attention_heads"}, kMaxHeads),
+                    keys.Dim({"decoder_ffn_dim"}, kMaxWidth)};
   // Older files repeat the encoder's numbers under these names.
   keys.config().Ignore({"num_hidden_layers", "num_attention_heads"});
+  if (config.encoder.heads.value != config.decoder.heads.value) {
+    keys.Unsupported(
+        config.decoder.heads.key,
+        absl::StrCat("differs from ", config.encoder.heads.key, "=", config.encoder.heads.value),
+        "the same number of heads");
+  }
+  config.head_dim = DeriveHeadDim(keys, config.width, config.encoder.heads);
+  CheckHeadDim(keys, config.head_dim, config.width, config.encoder.heads);
   config.max_positions = keys.Dim({"max_position_embeddings"}, kMaxPositions);
   config.learned_positions = true;
   config.position_offset = kPositionOffset;
@@ -81,6 +77,7 @@ EncoderDecoderConfig ReadShared(KeyReader& keys) {
   config.embed_norm = true;
   config.norm = NormKind::kLayer;
   config.norm_eps = 1e-5;
+  config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_dim.value));
   config.bias = true;
   config.activation = keys.ReadActivation("activation_function", "gelu");
   config.tied_head = keys.Bool("tie_word_embeddings", true);

@@ -109,15 +109,13 @@ struct DecoderConfig {
 };
 
 // What an encoder-decoder computes: two stacks of layers of one width. The decoder's layers have an
-// attention over the encoder's output, of the decoder's heads, between their own attention and the
-// MLP.
+// attention over the encoder's output between their own attention and the MLP.
 struct StackConfig {
-  Dimension layers, heads, ffn, head_dim;
-  double attention_scale = 1;  // of q . k
+  Dimension layers, heads, ffn;
 };
 
 struct EncoderDecoderConfig {
-  Dimension vocab, width;
+  Dimension vocab, width, head_dim;
   // Rows of each stack's table of positions, which are also the longest source and target; 0 where
   // the configuration sets no limit.
   Dimension max_positions;
@@ -135,6 +133,7 @@ struct EncoderDecoderConfig {
   bool norm_first = false;   // norms before attention and MLP, instead of after the residual's sum
   bool final_norms = false;  // one more behind each stack
 
+  double attention_scale = 1;
   // Learned biases of relative positions in each stack's own attention, the same in all layers; 0
   // buckets: none.
   Dimension relative_buckets;
@@ -144,7 +143,6 @@ struct EncoderDecoderConfig {
   bool gated_mlp = false;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   bool tied_head = false;
   bool tied_unless_stored = false;  // tied where the checkpoint has no head of its own
-  bool logits_bias = false;         // the head has a bias
   double head_scale = 1;            // of what the head reads
 };
 

@@ -25,8 +25,6 @@ constexpr AttentionRoles kOwn = {TensorRole::kQ, TensorRole::kK, TensorRole::kV,
 constexpr AttentionRoles kCross = {TensorRole::kCrossQ, TensorRole::kCrossK, TensorRole::kCrossV,
                                    TensorRole::kCrossOut, "cross_"};
 
-WeightRequest LogitsBias() { return {.role = TensorRole::kHeadBias, .part = ""}; }
-
 class EncoderDecoderBuilder {
  public:
   EncoderDecoderBuilder(const EncoderDecoderConfig& config, WeightsMap& weights, Func& func)
@@ -43,9 +41,7 @@ class EncoderDecoderBuilder {
     Op* memory = Stack(/*encoder=*/true, source, source_pos, nullptr);
     Op* x = Stack(/*encoder=*/false, ids, pos, memory);
     if (config_.head_scale != 1) x = b_.Named("head.scaled").Scale(x, config_.head_scale);
-    Op* w = HeadWeight();
-    Op* bias = config_.logits_bias ? HeadBias() : nullptr;
-    Op* logits = b_.Named("logits").Linear(x, w, bias);
+    Op* logits = b_.Named("logits").Linear(x, HeadWeight());
     QUIRE_RETURN_IF_ERROR(weights_.status());
     QUIRE_RETURN_IF_ERROR(b_.status());
     func_.set_returns({logits});
@@ -110,13 +106,6 @@ class EncoderDecoderBuilder {
     return is_tied ? EmbedTable() : weights_.Get(b_, "head.w", head);
   }
 
-  Op* HeadBias() {
-    WeightRequest bias = LogitsBias();
-    bias.extents = {config_.vocab};
-    bias.from = {&config_.vocab};
-    return weights_.Get(b_, "head.b", bias);
-  }
-
   Op* Layer(int64_t layer, Op* x, Op* memory) {
     x = Sublayer(TensorRole::kAttnNorm, layer, "attn_norm", "x", x,
                  [&](Op* h) { return Attention(kOwn, layer, h, h); });
@@ -144,10 +133,10 @@ class EncoderDecoderBuilder {
   Op* Attention(const AttentionRoles& roles, int64_t layer, Op* x, Op* memory) {
     const auto heads = [&](TensorRole role, absl::string_view name, Op* rows) {
       const std::string word = absl::StrCat(roles.word, name);
-      Op* projected = Project(role, layer, word, rows, stack_->heads * stack_->head_dim,
-                              config_.width, {&stack_->heads, &stack_->head_dim, &config_.width});
+      Op* projected = Project(role, layer, word, rows, stack_->heads * config_.head_dim,
+                              config_.width, {&stack_->heads, &config_.head_dim, &config_.width});
       return Named(absl::StrCat(word, "h"))
-          .Reshape(projected, {RowsOf(rows), stack_->heads.value, stack_->head_dim.value});
+          .Reshape(projected, {RowsOf(rows), stack_->heads.value, config_.head_dim.value});
     };
     Op* q = heads(roles.q, "q", x);
     Op* k = heads(roles.k, "k", memory);
@@ -160,16 +149,16 @@ class EncoderDecoderBuilder {
     Op* a = Attend(b_, absl::StrCat(prefix_, roles.word), q, k, v,
                    {.heads = stack_->heads,
                     .kv_heads = stack_->heads,
-                    .head_dim = stack_->head_dim,
-                    .scale = stack_->attention_scale,
+                    .head_dim = config_.head_dim,
+                    .scale = config_.attention_scale,
                     .causal = x == memory && !encoder_,
                     .relative = x == memory ? RelativeTable() : nullptr,
                     .max_distance = config_.max_distance,
                     .k_scale = scale(roles.k, 'k'),
                     .v_scale = scale(roles.v, 'v')});
     return Project(roles.out, layer, absl::StrCat(roles.word, "o"), a, config_.width,
-                   stack_->heads * stack_->head_dim,
-                   {&config_.width, &stack_->heads, &stack_->head_dim});
+                   stack_->heads * config_.head_dim,
+                   {&config_.width, &stack_->heads, &config_.head_dim});
   }
 
   // Stored with the stack's first layer.
@@ -238,11 +227,16 @@ absl::Status BuildEncoderDecoder(const EncoderDecoderConfig& config, WeightsMap&
   return EncoderDecoderBuilder(config, weights, func).Build();
 }
 
-absl::StatusOr<bool> HasLogitsBias(const Checkpoint& checkpoint, const WeightsMap& weights) {
-  const TensorInfo* bias = weights.Find(LogitsBias());
-  if (bias == nullptr) return false;
+absl::Status CheckLogitsBias(const Checkpoint& checkpoint) {
+  const TensorInfo* bias = checkpoint.Find("final_logits_bias");
+  if (bias == nullptr) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(const std::string bytes, checkpoint.ReadSmallTensor(*bias));
-  return std::any_of(bytes.begin(), bytes.end(), [](char byte) { return byte != 0; });
+  if (std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0; })) {
+    return absl::OkStatus();
+  }
+  return WithLine(WithLine(absl::UnimplementedError("tensor final_logits_bias is not zero"), "from",
+                           checkpoint.path()),
+                  "allowed", "zeros, or no such tensor");
 }
 
 }  // namespace quire

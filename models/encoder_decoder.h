@@ -9,7 +9,6 @@
 #define QUIRE_MODELS_ENCODER_DECODER_H_
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "ir/graph.h"
 #include "models/config.h"
 #include "models/import/checkpoint.h"
@@ -21,8 +20,9 @@ namespace quire {
 absl::Status BuildEncoderDecoder(const EncoderDecoderConfig& config, WeightsMap& weights,
                                  Func& func);
 
-// Whether the logits have a bias. BART's checkpoints hold one that is zero where nobody trained it.
-absl::StatusOr<bool> HasLogitsBias(const Checkpoint& checkpoint, const WeightsMap& weights);
+// BART's checkpoints hold a bias of the logits that nobody trains. UNIMPLEMENTED when it is not
+// zero.
+absl::Status CheckLogitsBias(const Checkpoint& checkpoint);
 
 }  // namespace quire
 

@@ -30,7 +30,6 @@ enum class TensorRole {
   kPostMlpNorm,
   kFinalNorm,
   kHead,
-  kHeadBias,     // of an encoder-decoder's logits
   kRopeFactors,  // GGUF only
   kCrossNorm,    // these of an encoder-decoder's decoder
   kCrossQ,

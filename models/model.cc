@@ -37,8 +37,9 @@ void ApplyGgufLayout(const GgufConfig& gguf, DecoderConfig& decoder) {
   if (gguf.qkv_in_blocks) decoder.qkv_layout = QkvLayout::kBlocks;
 }
 
-absl::Status BuildStep(const EncoderDecoderConfig& config, WeightsMap& weights, Func& step,
-                       ModelDef& model) {
+absl::Status BuildStep(const EncoderDecoderConfig& config, const Checkpoint& checkpoint,
+                       WeightsMap& weights, Func& step, ModelDef& model) {
+  QUIRE_RETURN_IF_ERROR(CheckLogitsBias(checkpoint));
   QUIRE_RETURN_IF_ERROR(BuildEncoderDecoder(config, weights, step));
   model.vocab_size = config.vocab;
   model.max_positions = model.max_source = config.max_positions;
@@ -83,11 +84,10 @@ absl::StatusOr<ModelDef> BuildModel(const Checkpoint& checkpoint, const ModelOpt
     return absl::OkStatus();
   };
   if (family->read_encoder_decoder != nullptr) {
-    EncoderDecoderConfig both = family->read_encoder_decoder(keys);
+    const EncoderDecoderConfig both = family->read_encoder_decoder(keys);
     QUIRE_RETURN_IF_ERROR(check_keys());
-    QUIRE_ASSIGN_OR_RETURN(both.logits_bias, HasLogitsBias(checkpoint, weights));
     QUIRE_RETURN_IF_ERROR(set_rounding());
-    QUIRE_RETURN_IF_ERROR(BuildStep(both, weights, *step, model));
+    QUIRE_RETURN_IF_ERROR(BuildStep(both, checkpoint, weights, *step, model));
   } else {
     DecoderConfig decoder = family->read(keys);
     if (is_gguf) ApplyGgufLayout(source, decoder);

@@ -79,12 +79,13 @@ EncoderDecoderConfig ReadShared(KeyReader& keys, absl::string_view feed_forward)
   EncoderDecoderConfig config;
   config.vocab = keys.Dim({"vocab_size"}, kMaxVocab);
   config.width = keys.Dim({"d_model", "hidden_size"}, kMaxWidth);
+  config.head_dim = keys.Dim({"d_kv", "head_dim"}, kMaxHeadDim);
   config.encoder = {keys.Dim({"num_layers", "num_hidden_layers"}, kMaxLayers),
                     keys.Dim({"num_heads", "num_attention_heads"}, kMaxHeads),
-                    keys.Dim({"d_ff"}, kMaxWidth), keys.Dim({"d_kv", "head_dim"}, kMaxHeadDim)};
+                    keys.Dim({"d_ff"}, kMaxWidth)};
   config.decoder = config.encoder;
   config.decoder.layers = keys.DimOr("num_decoder_layers", kMaxLayers, config.encoder.layers);
-  CheckHeadDim(keys, config.encoder.head_dim, config.width, config.encoder.heads);
+  CheckHeadDim(keys, config.head_dim, config.width, config.encoder.heads);
   config.norm = NormKind::kRms;
   config.norm_eps = keys.Float("layer_norm_epsilon", 1e-6, 0, 1);
   config.norm_first = config.final_norms = true;

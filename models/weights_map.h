@@ -44,8 +44,6 @@ class WeightsMap {
   int64_t parameter_count() const { return parameter_count_; }
 
   bool Has(const WeightRequest& request) const { return Find(request) != nullptr; }
-  // Of either name; nullptr: there is none.
-  const TensorInfo* Find(const WeightRequest& request) const;
   // A weight op named `value`; the same op when the same tensor is asked for again. A matrix may be
   // of any element type, a vector only of a float type.
   Op* Get(Builder& builder, absl::string_view value, const WeightRequest& request);
@@ -66,6 +64,7 @@ class WeightsMap {
   Op* Scale(Builder& builder, absl::string_view value, absl::Span<const std::string> names,
             int64_t heads);
   std::vector<std::string> Names(const WeightRequest& request) const;
+  const TensorInfo* Find(const WeightRequest& request) const;
   absl::Status Check(const WeightRequest& request, const TensorInfo* tensor) const;
 
   const Checkpoint& checkpoint_;

@@ -113,7 +113,7 @@ Target WantedTarget(const TargetRequest& request, const plan::PlanT& plan) {
 
 // What is stored beside the weights and decides nothing: rope's frequencies, positions, by what
 // activations would be rounded to 8 bits (models/import/fp8.h) and GPT-2's causal masks, which
-// follow from the configuration, and BART's bias of the logits where it is zero
+// follow from the configuration, and BART's bias of the logits, which was seen to be zero
 // (models/encoder_decoder.h).
 bool IsBuffer(const TensorInfo& tensor) {
   return absl::EndsWith(tensor.name, ".inv_freq") || absl::EndsWith(tensor.name, "position_ids") ||

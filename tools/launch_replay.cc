@@ -54,17 +54,19 @@ class Maker {
     const bool has_linear =
         std::any_of(ops_.begin(), ops_.end(), [](const Op* op) { return op->Is(OpKind::kLinear); });
     const bool is_alone = ops_.back()->Is(OpKind::kLinear);
-    const bool appends = std::any_of(ops_.begin(), ops_.end(),
-                                     [](const Op* op) { return op->Is(OpKind::kKvAppend); });
+    const auto has = [this](OpKind kind) {
+      return std::any_of(ops_.begin(), ops_.end(), [&](const Op* op) { return op->Is(kind); });
+    };
+    const bool appends = has(OpKind::kKvAppend), turns = has(OpKind::kRope);
     for (const Op* op : ops_) {
       QUIRE_RETURN_IF_ERROR(Copy(*op));
       if (has_linear && IsNorm(*op)) Round(op, rounding_.norm);
       if (op->Is(OpKind::kLinear)) {
         made_.linear = op;
         made_.is_8bit = op->operand(0)->Is(OpKind::kQuantize) && op->operand(0)->group == group_;
-        // Nothing but a sum with a residual is rounded once.
+        // Nothing but a sum with a residual, and what is appended as it is, is rounded once.
         const bool has_act = !is_alone && !ops_.back()->Is(OpKind::kAdd) && !appends;
-        if (has_act) Round(op, rounding_.product);
+        if (has_act || turns) Round(op, rounding_.product);
       }
       if (op->Is(OpKind::kAttention)) made_.attention = op;
       if (op->Is(OpKind::kKvAppend)) made_.appends.push_back(op);

@@ -149,7 +149,8 @@ class CudaKernel {
   void UseLibrary() { uses_library_ = true; }
 
   // What runs once a step before all launches of this kernel (a work list, shared by the layers
-  // that have this kernel), and the bytes of kPlan for steps of up to `max_rows` rows in up to
+  // that have this kernel; operands that it reads are those that all of its launches have in
+  // common), and the bytes of kPlan for steps of up to `max_rows` rows in up to
   // `max_sequences` sequences with up to `max_pages` pages in all.
   struct Preparation {
     std::vector<CudaLaunch> launches;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/cuda/linear_e4m3.h"
 #include "codegen/cuda/linear_parts.h"
+#include "codegen/cuda/linear_rope.h"
 #include "codegen/cuda/linear_source.h"
 #include "ir/status.h"
 
@@ -145,12 +146,13 @@ CudaLinearConfig FewBlocksConfig(const LinearSpec& spec, int rows, const CudaLim
   constexpr int kMostStages = 8;
   CudaLinearConfig config{CudaLinearConfig::kFew, rows, 4, kMostStages, 16};
   SetFused(spec, &config);
-  // Tiles of 16 rows, of 8, fewer groups: until most groups have a tile.
+  // Tiles of 16 rows, of 8 unless pairs of a rope lie farther apart, fewer groups: until most
+  // groups have a tile.
   const auto idle = [&] {
     return 4 * DivideUp(spec.weight_rows(), config.tile_rows) <
            int64_t{3} * limits.multiprocessors * config.groups;
   };
-  if (idle()) config.tile_rows = 8;
+  if (idle() && CudaPairDistance(spec) < 8) config.tile_rows = 8;
   while (config.groups > 1 && idle()) config.groups /= 2;
   for (; config.groups > 0; config.groups /= 2) {
     for (config.stages = kMostStages; config.stages >= 3; --config.stages) {

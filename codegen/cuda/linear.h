@@ -13,6 +13,8 @@
 // tensor cores (linear_e4m3.h); elsewhere a row kernel writes what they stand for, rounded to x's
 // type, and bodies are those of other linears.
 //
+// Heads that are turned by rope come so from every body (linear_rope.h).
+//
 // A norm of x is computed by the bodies for few rows themselves, by the others in a row kernel
 // before; an activation by the bodies for few and for the most rows and, if gated, by the narrow
 // body, by the others in a row kernel after: the norm's bits and the product's, as it is rounded
@@ -24,7 +26,8 @@
 //   others  whole_tiles, n, k, 1 if y is f32 and not of the text's type (i32): one text serves
 //           every linear of its types; of f8e4m3, k in pairs, then scales of x, scales of the
 //           weight (pointers)
-// and if it appends, the rows' slots, page 0 of the first layer and of the second (pointers).
+// and if it appends, the rows' slots, page 0 of the first layer and of the second, and if it turns
+// heads the rows' turns (pointers).
 // x, weight, residual, y and the norm's begin at multiples of 16 bytes. The workspace is as
 // CudaArgument has it. x may be written by the grid before under programmatic dependent launch;
 // weight and bias not.

@@ -9,6 +9,7 @@
 #include "codegen/cuda/linear.h"
 #include "codegen/cuda/linear_e4m3.h"
 #include "codegen/cuda/linear_parts.h"
+#include "codegen/cuda/linear_rope.h"
 #include "codegen/cuda/linear_rows.h"
 #include "codegen/cuda/linear_source.h"
 #include "codegen/cuda/row.h"
@@ -28,10 +29,13 @@ struct Places {
     if (spec.norm.has_value() && spec.norm->weight.has_value()) norm_weight = next++;
     if (spec.norm.has_value() && spec.norm->bias.has_value()) norm_bias = next++;
     if (spec.quantize.has_value() && spec.quantize->has_scale) scale = next++;
+    if (spec.rope.has_value()) positions = next++;
+    if (spec.rope.has_value() && spec.rope->factors.has_value()) factors = next++;
     if (spec.append.has_value()) layers = next, next += spec.append->layers;
     if (spec.y_columns() > 0) y = next;
   }
   int64_t bias = -1, residual = -1, norm_weight = -1, norm_bias = -1, scale = -1, y = -1;
+  int64_t positions = -1, factors = -1;
   int64_t layers = -1;  // the first
 };
 
@@ -117,8 +121,14 @@ class CudaLinear : public CudaKernel {
     splits_scales_ = IsE4m3Product(product_);
     rows_ = entries_.size();
     if (splits_scales_) entries_.push_back(CudaE4m3Rows(spec_));
-    if (finish == nullptr) return;
+    turns_ = entries_.size();
+    if (spec_.rope.has_value()) entries_.push_back(CudaTurnsEntry(spec_));
+    if (!HasUseForLibrary(spec_, kernels_)) return;
     add(std::move(finish), &finish_);
+    if (spec_.rope.has_value()) {
+      finish_.entry = entries_.size();
+      entries_.push_back(CudaFinishEntry(spec_));
+    }
     sums_kernel_ = MakeCudaLinearKernel(SumsOf(spec_), kernels_.back().config);
     // The body's own text, where that serves linears like the check's.
     sums_ = kernels_.size() - 1;
@@ -193,7 +203,7 @@ class CudaLinear : public CudaKernel {
     if (acts_after) operands.y = reserve(rows * RowBytes(spec_.y, spec_.weight_rows()));
     if (library_rows > 0) {
       const CudaArgument sums = reserve(kCudaLibraryRows * spec_.weight_rows() * 4);
-      if (places_.y < 0) {
+      if (places_.y < 0 && !spec_.rope.has_value()) {
         operands.unused = reserve(kCudaLibraryRows * RowBytes(spec_.y, kCudaLeastReturned));
       }
       for (; operands.first < library_rows; operands.first += kCudaLibraryRows) {
@@ -213,7 +223,7 @@ class CudaLinear : public CudaKernel {
   }
 
   std::optional<CudaLibraryCheck> LibraryCheck() const override {
-    if (finish_.kernel == nullptr) return std::nullopt;
+    if (!HasUseForLibrary(spec_, kernels_)) return std::nullopt;
     const Operands operands{{Kind::kOperand, 0}, {Kind::kOperand, 1}, {}, {Kind::kOperand, 2}};
     const LinearSpec sums = SumsOf(spec_);
     const int64_t tiles = CudaLinearTiles(sums, sums_kernel_, kCudaLibraryRows);
@@ -229,6 +239,21 @@ class CudaLinear : public CudaKernel {
       launch.arguments.push_back({Kind::kInt32, number});
     }
     return CudaLibraryCheck{LibraryProductOf(operands, operands.y), std::move(launch)};
+  }
+
+  Preparation Prepare(int64_t max_rows, int64_t, int64_t) const override {
+    if (!spec_.rope.has_value()) return {};
+    CudaLaunch turns;
+    turns.entry = turns_;
+    // Steps have far fewer rows than the most: blocks go round.
+    turns.grid = static_cast<int>(
+        std::min<int64_t>(cuda_linear::DivideUp(max_rows * spec_.append->d / 2, kCudaTurnsThreads),
+                          2 * limits_.multiprocessors));
+    turns.arguments = {{Kind::kHeader},
+                       {Kind::kOperand, places_.positions},
+                       {Kind::kOperand, places_.factors},
+                       {Kind::kPlan}};
+    return {{std::move(turns)}, max_rows * CudaTurnBytes(spec_)};
   }
 
  private:
@@ -252,6 +277,9 @@ class CudaLinear : public CudaKernel {
     CudaArgument Slots() const {
       return Beyond({Kind::kTokenSlots}, first * int64_t{sizeof(int32_t)});
     }
+    CudaArgument Turns(const LinearSpec& spec) const {
+      return {Kind::kPlan, first * CudaTurnBytes(spec)};
+    }
   };
 
   CudaProduct LibraryProductOf(const Operands& operands, const CudaArgument& sums) const {
@@ -269,6 +297,10 @@ class CudaLinear : public CudaKernel {
   void AddLibraryRows(const Operands& operands, const CudaArgument& sums,
                       std::vector<CudaLaunch>* launches) const {
     launches->emplace_back().product = LibraryProductOf(operands, sums);
+    if (spec_.rope.has_value()) {
+      launches->push_back(FinishTurned(operands, sums));
+      return;
+    }
     std::vector<CudaArgument> own = {sums};
     if (spec_.bias) own.push_back({Kind::kOperand, places_.bias});
     if (spec_.residual) own.push_back(operands.Residual(spec_));
@@ -281,6 +313,22 @@ class CudaLinear : public CudaKernel {
       if (argument.kind == Kind::kTokenSlots) argument = operands.Slots();
     }
     launches->push_back(std::move(finish));
+  }
+
+  CudaLaunch FinishTurned(const Operands& operands, const CudaArgument& sums) const {
+    constexpr int64_t kEights = kCudaFinishThreads;  // of a block
+    CudaLaunch finish;
+    finish.entry = finish_.entry;
+    finish.grid = static_cast<int>(
+        cuda_linear::DivideUp(kCudaLibraryRows * cuda_linear::DivideUp(spec_.n, 16) * 2, kEights));
+    finish.arguments = {sums,
+                        {Kind::kOperand, places_.bias},
+                        operands.Y(spec_),
+                        {Kind::kInt32, kCudaLibraryRows},
+                        operands.Slots(),
+                        {Kind::kOperand, places_.layers},
+                        operands.Turns(spec_)};
+    return finish;
   }
 
   // Of `rows` rows. `last`: whole_tiles, or of kFew the first row.
@@ -328,6 +376,7 @@ class CudaLinear : public CudaKernel {
       add_operand(places_.layers);
       add_operand(places_.layers + (spec_.append->layers > 1 ? 1 : 0));
     }
+    if (spec_.rope.has_value()) launch.arguments.push_back(operands.Turns(spec_));
     return launch;
   }
 
@@ -335,9 +384,10 @@ class CudaLinear : public CudaKernel {
   const Places places_;
   const CudaLimits limits_;
   const std::vector<CudaLinearKernel> kernels_;
-  size_t dequantize_ = 0, rows_ = 0;  // entries of their own
+  size_t dequantize_ = 0, rows_ = 0, turns_ = 0;  // entries of their own
   Rows head_, act_;  // what comes before and after the product, where the spec has it
-  // Where a library may compute sums: what makes y of them, and what they have to be equal to.
+  // Where a library may compute sums: what makes y of them (an entry alone where heads are turned),
+  // and what they have to be equal to.
   Rows finish_;
   CudaLinearKernel sums_kernel_;
   size_t sums_ = 0;
@@ -361,7 +411,7 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spe
     QUIRE_ASSIGN_OR_RETURN(act, MakeCudaRow(CudaLinearActRows(spec), limits));
   }
   std::unique_ptr<CudaKernel> finish;
-  if (HasUseForLibrary(spec, kernels)) {
+  if (HasUseForLibrary(spec, kernels) && !spec.rope.has_value()) {
     QUIRE_ASSIGN_OR_RETURN(finish, MakeCudaRow(CudaLinearFinishRows(spec), limits));
   }
   return std::make_unique<CudaLinear>(spec, limits, std::move(kernels), std::move(head),

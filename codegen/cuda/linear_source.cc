@@ -5,13 +5,13 @@
 #include "absl/strings/substitute.h"
 #include "codegen/cuda/linear_e4m3.h"
 #include "codegen/cuda/linear_parts.h"
+#include "codegen/cuda/linear_rope.h"
 #include "codegen/cuda/row_emit.h"
 #include "codegen/cuda/tensor_core_model.h"
 
 namespace quire {
-namespace {
 
-absl::string_view ElementText(DType dtype) {
+absl::string_view CudaElementText(DType dtype) {
   switch (dtype) {
     case DType::kBF16:
       return "Bf16";
@@ -23,6 +23,9 @@ absl::string_view ElementText(DType dtype) {
       return "F32";
   }
 }
+
+namespace {
+
 absl::string_view BoolText(bool value) { return value ? "true" : "false"; }
 
 // The type that reads a block-quantised weight.
@@ -99,16 +102,19 @@ std::string AppendConstants(const LinearSpec& spec) {
   const AppendSpec append = spec.append.value_or(AppendSpec{0, 1, 8, 8, 1});
   return absl::StrCat("constexpr int kAppendLayers = ", append.layers,
                       ", kKvHeads = ", append.heads, ", kKeyDim = ", append.d,
-                      ", kValueDim = ", append.dv, ", kPageTokens = ", append.page_tokens, ";\n");
+                      ", kValueDim = ", append.dv, ", kPageTokens = ", append.page_tokens,
+                      ", kPairDistance = ", CudaPairDistance(spec), ";\n");
 }
 std::string AppendParameters(const LinearSpec& spec) {
   if (!spec.append.has_value()) return "";
-  return ",\n    const int* slots, Output* pages, Output* next_pages";
+  return absl::StrCat(",\n    const int* slots, Output* pages, Output* next_pages",
+                      spec.rope.has_value() ? ", const Rotation* turns" : "");
 }
 // LinearOperands, of what is between braces.
 std::string OperandsText(const LinearSpec& spec, absl::string_view inside) {
   if (!spec.append.has_value()) return absl::StrCat("{", inside, "}");
-  return absl::StrCat("Appending({", inside, "},\n            slots, pages, next_pages)");
+  return absl::StrCat("Appending({", inside, "},\n            slots, pages, next_pages",
+                      spec.rope.has_value() ? ", turns)" : ")");
 }
 
 std::string ParametersAndBody(const LinearSpec& spec, CudaLinearConfig::Body body) {
@@ -176,8 +182,8 @@ std::string SharedSpecText(LinearSpec spec, CudaLinearConfig::Body body) {
 std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
   const bool many = kernel.config.body != CudaLinearConfig::kFew;
   const bool is_written = CudaLinearReadsDequantized(spec, kernel.config.body);
-  return absl::StrCat("using Element = ", ElementText(spec.x), ";\n",           //
-                      "using Output = ", ElementText(spec.y), ";\n",            //
+  return absl::StrCat("using Element = ", CudaElementText(spec.x), ";\n",       //
+                      "using Output = ", CudaElementText(spec.y), ";\n",        //
                       "constexpr int kGrain = ", CudaLinearGrain(spec.weight),  //
                       ", kSharedBytes = ", kernel.shared_bytes, ";\n",          //
                       "constexpr bool kHasBias = ", BoolText(spec.bias),        //
@@ -246,8 +252,8 @@ int64_t CudaLinearCopyK(const LinearSpec& spec) {
 std::string CudaNormText(const LinearSpec& spec) {
   const NormSpec norm = spec.norm.value_or(NormSpec());
   return absl::StrCat(
-      "using NormWeight = ", ElementText(norm.weight.value_or(DType::kF32)),
-      ";\nusing NormBias = ", ElementText(norm.bias.value_or(DType::kF32)), ";\n",
+      "using NormWeight = ", CudaElementText(norm.weight.value_or(DType::kF32)),
+      ";\nusing NormBias = ", CudaElementText(norm.bias.value_or(DType::kF32)), ";\n",
       "constexpr bool kNormHasWeight = ", BoolText(norm.weight.has_value()),
       ", kNormHasBias = ", BoolText(norm.bias.has_value()),
       ", kNormCentres = ", BoolText(norm.kind == NormSpec::Kind::kLayer), ";\n",
@@ -271,10 +277,18 @@ std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& ker
                       kernel.entry, ParametersAndBody(spec, config.body));
 }
 
+std::string CudaFinishText(const LinearSpec& spec) {
+  CudaLinearKernel none;
+  none.config.body = CudaLinearConfig::kTile;
+  return absl::StrCat("#include \"prelude.cuh\"\n", CommonText(spec, none),
+                      "constexpr int kArrivalBytes = ", kCudaZeroBytes,
+                      ";\nconstexpr bool kStoresEights = true;\n");
+}
+
 std::string CudaDequantizeSource(const LinearSpec& spec) {
   return absl::StrCat("// ", SpecText(spec), "\n",                                          //
                       "#include \"prelude.cuh\"\n",                                         //
-                      "using Element = ", ElementText(spec.x), ";\n",                       //
+                      "using Element = ", CudaElementText(spec.x), ";\n",                   //
                       "constexpr int kN = ", spec.weight_rows(), ", kK = ", spec.k, ";\n",  //
                       "#include \"linear_dequantize.cuh\"\n",                               //
                       "extern \"C\" __global__ void __launch_bounds__(", kCudaDequantizeThreads,

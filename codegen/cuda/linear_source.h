@@ -13,6 +13,9 @@ namespace quire {
 // "few", "tile", "warpgroup": linear_....cuh.
 absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body);
 
+// The name of a type in kernels.
+absl::string_view CudaElementText(DType dtype);
+
 // The norm of x, in constants of linear_norm.cuh.
 std::string CudaNormText(const LinearSpec& spec);
 
@@ -24,6 +27,9 @@ bool CudaLinearHasWholeStages(const LinearSpec& spec);
 
 // k of a stage of blocks that linear_blocks_ring.cuh copies: no part ends within it.
 int64_t CudaLinearCopyK(const LinearSpec& spec);
+
+// The constants of what finishes sums, bodies' of any number of rows.
+std::string CudaFinishText(const LinearSpec& spec);
 
 // The text of a kernel whose other fields are set.
 std::string CudaLinearSource(const LinearSpec& spec, const CudaLinearKernel& kernel);

@@ -133,8 +133,9 @@ class CudaRowEmitter {
   int sums_ = 0;
 };
 
-// A literal of the nearest f32.
+// A literal of the nearest f32, and of a double.
 std::string FloatText(double value);
+std::string DoubleText(double value);
 
 }  // namespace quire
 

@@ -15,13 +15,6 @@ namespace {
 
 constexpr int kWarp = 32;
 
-std::string DoubleText(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  const bool is_whole = std::string(text).find_first_of(".e") == std::string::npos;
-  return absl::StrCat(text, is_whole ? ".0" : "");
-}
-
 // The i32 argument that a rope's positions are, or null.
 const Op* PositionsOf(const Op& rope) {
   const Op* op = rope.operand(1);
@@ -30,6 +23,13 @@ const Op* PositionsOf(const Op& rope) {
 }
 
 }  // namespace
+
+std::string DoubleText(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  const bool is_whole = std::string(text).find_first_of(".e") == std::string::npos;
+  return absl::StrCat(text, is_whole ? ".0" : "");
+}
 
 // A table of the kernel's text, found again by its numbers.
 std::string CudaRowEmitter::Table(const std::vector<double>& numbers) {

@@ -3,7 +3,7 @@
 //   - a linear, an add that alone reads it (its residual), and where the target's kernels compute
 //     them a norm before and an activation behind it are one group (compiler/linear_group.h);
 //   - where the target's kernels append, K and V that a linear computes and nothing else reads are
-//     appended in its group (compiler/linear_append.h);
+//     appended in its group, and queries and K turned by rope (compiler/linear_append.h);
 //   - attention is a group, and so is any op that is not row-wise;
 //   - row-wise ops with the same rows, between the same linears and attentions, are one group;
 //   - appends to the cross cache are a group of their own, with the row-wise ops that they alone

@@ -68,19 +68,6 @@ absl::Status ReadId(const Settings& settings, absl::string_view key, int64_t max
   return absl::OkStatus();
 }
 
-// The older force_bos_token_to_be_generated means bos_token_id, whatever forced_bos_token_id is:
-// in config.json alone, as in transformers.
-absl::Status ReadForcedBos(const Settings& model, const Settings& own, int64_t max_id,
-                           plan::GenerationT* generation) {
-  constexpr absl::string_view kKey = "forced_bos_token_id";
-  int32_t* id = &generation->forced_bos_id;
-  QUIRE_RETURN_IF_ERROR(ReadId(own.reader.Has(kKey) ? own : model, kKey, max_id, id));
-  if (own.object->is_object()) return absl::OkStatus();
-  QUIRE_ASSIGN_OR_RETURN(const bool is_forced,
-                         model.reader.GetBoolOr("force_bos_token_to_be_generated", false));
-  return is_forced ? ReadId(model, "bos_token_id", max_id, id) : absl::OkStatus();
-}
-
 // Each id from generation_config.json if that has it, as in transformers. The first and the last
 // token of texts may lie behind the vocabulary, in small models that have the ids of a large one:
 // no step can meet those, which `notes` say.
@@ -101,7 +88,7 @@ absl::Status ReadIds(const Settings& model, const Settings& own, int64_t vocabul
   // Never chosen nor fed: files of models without one name an id behind the last.
   QUIRE_RETURN_IF_ERROR(read("pad_token_id", kMaxId, &generation->pad_id));
   QUIRE_RETURN_IF_ERROR(read("decoder_start_token_id", max_id, &generation->decoder_start_id));
-  QUIRE_RETURN_IF_ERROR(ReadForcedBos(model, own, max_id, generation));
+  QUIRE_RETURN_IF_ERROR(read("forced_bos_token_id", max_id, &generation->forced_bos_id));
   QUIRE_RETURN_IF_ERROR(read("forced_eos_token_id", max_id, &generation->forced_eos_id));
   std::vector<int32_t> eos_ids;
   QUIRE_RETURN_IF_ERROR(ReadIdList(owner("eos_token_id"), "eos_token_id", kMaxId, &eos_ids));

@@ -116,10 +116,6 @@ absl::StatusOr<TensorInfo> ParseEntry(const std::string& name, const json& entry
                                             ExtentsText(info.extents), " of ", type->text,
                                             " needs ", *bits / 8));
   }
-  // BART's bias is stored as a matrix of one row; it is the vector that a linear's bias is.
-  if (name == "final_logits_bias" && info.extents.size() == 2 && info.extents[0] == 1) {
-    info.extents.erase(info.extents.begin());
-  }
   info.offset = data_begin + begin;
   info.bytes = end - begin;
   return info;

@@ -179,10 +179,10 @@ class CudaProgram : public Program {
                                      const CudaPagePool* encoder_pool);
   absl::Status Resolve(const Frame& frame, Bucket* bucket) const;
   Call CallOf(size_t kernel, const CudaLaunch& launch) const;
-  absl::StatusOr<Call> ResolveCall(const CudaLaunch& launch, const Use& use, const Launch* bound,
+  absl::StatusOr<Call> ResolveCall(const CudaLaunch& launch, const Use& use, const Launch& bound,
                                    const Frame& frame) const;
   absl::StatusOr<uint64_t> ResolveArgument(const CudaArgument& argument, const Use& use,
-                                           const Launch* bound, const Frame& frame) const;
+                                           const Launch& bound, const Frame& frame) const;
   CuDevicePtr Find(StepArgument argument, const StepLayout& layout) const;
   CuDevicePtr Find(const Operand& operand, const Frame& frame) const;
   void Forget(std::map<Key, Bucket>::iterator bucket);

@@ -203,8 +203,12 @@ absl::StatusOr<CudaProgram::Bucket*> CudaProgram::FindBucket(int64_t T, int64_t 
 
 absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
   for (const Use& use : uses_) {
+    // Operands that it reads, all launches have in common.
+    const auto first = std::find_if(launches_.begin(), launches_.end(), [&](const Launch& launch) {
+      return &uses_[launch.use] == &use;
+    });
     for (const CudaLaunch& launch : use.preparation.launches) {
-      QUIRE_ASSIGN_OR_RETURN(Call call, ResolveCall(launch, use, nullptr, frame));
+      QUIRE_ASSIGN_OR_RETURN(Call call, ResolveCall(launch, use, *first, frame));
       bucket->calls.push_back(std::move(call));
     }
   }
@@ -216,7 +220,7 @@ absl::Status CudaProgram::Resolve(const Frame& frame, Bucket* bucket) const {
       return absl::InternalError("cuda: a kernel's workspace grows with fewer rows");
     }
     for (const CudaLaunch& launch : launches.launches) {
-      QUIRE_ASSIGN_OR_RETURN(Call call, ResolveCall(launch, use, &bound, frame));
+      QUIRE_ASSIGN_OR_RETURN(Call call, ResolveCall(launch, use, bound, frame));
       call.launch = static_cast<size_t>(&bound - launches_.data());
       bucket->calls.push_back(std::move(call));
     }
@@ -245,7 +249,7 @@ CudaProgram::Call CudaProgram::CallOf(size_t kernel, const CudaLaunch& launch) c
 }
 
 absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& launch, const Use& use,
-                                                           const Launch* bound,
+                                                           const Launch& bound,
                                                            const Frame& frame) const {
   const Work work = {launch.work, use.cache == own_};
   if (launch.product.has_value()) {
@@ -282,7 +286,7 @@ absl::StatusOr<CudaProgram::Call> CudaProgram::ResolveCall(const CudaLaunch& lau
 
 // The value of an argument that is no tensor map.
 absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argument, const Use& use,
-                                                      const Launch* bound,
+                                                      const Launch& bound,
                                                       const Frame& frame) const {
   const auto value = static_cast<uint64_t>(argument.value);
   const StepLayout::Cache& cache = use.cache == own_ ? frame.layout.own : frame.layout.other;
@@ -290,10 +294,10 @@ absl::StatusOr<uint64_t> CudaProgram::ResolveArgument(const CudaArgument& argume
   switch (argument.kind) {
     case CudaArgument::Kind::kOperand:
       if (argument.value < 0) return 0;
-      if (bound == nullptr || value >= bound->operands.size()) {
+      if (value >= bound.operands.size()) {
         return absl::InternalError(absl::StrCat("cuda: a kernel has no operand ", argument.value));
       }
-      return Find(bound->operands[value], frame) + static_cast<uint64_t>(argument.offset);
+      return Find(bound.operands[value], frame) + static_cast<uint64_t>(argument.offset);
     case CudaArgument::Kind::kWorkspace:
       return workspace_.at() + value + static_cast<uint64_t>(argument.offset);
     case CudaArgument::Kind::kPlan:

@@ -150,7 +150,7 @@ absl::Status CudaProgram::LoadWeights(const plan::TargetT& target, const plan::P
       const DType stored = *ParseDType(target.weights[input.index()]->dtype);
       QUIRE_RETURN_IF_ERROR(weights_.Want(
           target, input.index(),
-          TypeRead(kernel.spec, sources_[launch->kernel]->splits_scales(), i, stored)));
+          FormRead(kernel.spec, sources_[launch->kernel]->splits_scales(), i, stored)));
     }
   }
   QUIRE_RETURN_IF_ERROR(tables_.Upload(context_));
@@ -182,7 +182,7 @@ absl::StatusOr<CudaProgram::Operand> CudaProgram::Bind(const plan::Operand& oper
       }
       const DType stored = *ParseDType(target.weights[operand.index()]->dtype);
       bound.weight = weights_.Find(
-          operand.index(), TypeRead(spec, sources_[launch.kernel]->splits_scales(), index, stored));
+          operand.index(), FormRead(spec, sources_[launch.kernel]->splits_scales(), index, stored));
       return bound;
     }
     case plan::OperandKind::KvLayer:

@@ -96,11 +96,39 @@ class Stage {
 
 }  // namespace
 
-DType TypeRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored) {
+WeightForm FormRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored) {
   const auto* linear = std::get_if<LinearSpec>(&spec);
-  if (linear == nullptr) return stored;
-  if (i == 1) return splits_scales ? DType::kF8E4M3 : linear->weight;
-  return linear->bias && i == 2 ? DType::kF32 : stored;
+  if (linear == nullptr) return {stored};
+  if (i == 1) {
+    return {splits_scales ? DType::kF8E4M3 : linear->weight, CudaLinearRowOrder(*linear)};
+  }
+  return {linear->bias && i == 2 ? DType::kF32 : stored};
+}
+
+std::vector<absl::Span<const uint8_t>> Ordered(absl::Span<const absl::Span<const uint8_t>> pieces,
+                                               int64_t row_bytes, const CudaRowOrder& order) {
+  // Where each piece begins.
+  std::vector<int64_t> begins;
+  int64_t rows = 0;
+  for (const auto& piece : pieces) {
+    begins.push_back(rows);
+    rows += static_cast<int64_t>(piece.size()) / row_bytes;
+  }
+  std::vector<absl::Span<const uint8_t>> ordered;
+  for (int64_t at = 0; at < rows;) {
+    const int64_t row = order.RowAt(at);
+    const size_t i = static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), row) -
+                                         begins.begin() - 1);
+    const int64_t begin = row - begins[i];
+    const int64_t there = static_cast<int64_t>(pieces[i].size()) / row_bytes - begin;
+    // Eight at once, unless a piece ends between them; behind the heads all that is there.
+    const bool in_heads = at < order.heads * order.rows;
+    const int64_t count = in_heads ? std::min<int64_t>(8 - at % 8, there) : there;
+    ordered.push_back(pieces[i].subspan(static_cast<size_t>(begin * row_bytes),
+                                        static_cast<size_t>(count * row_bytes)));
+    at += count;
+  }
+  return ordered;
 }
 
 void ConvertFloats(DType from, const uint8_t* source, DType to, uint8_t* target, int64_t count) {
@@ -137,8 +165,10 @@ void SplitScales(const uint8_t* blocks, int64_t rows, int64_t columns, uint8_t* 
   std::memcpy(&scales[count], &is_shared, sizeof is_shared);
 }
 
-absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index, DType dtype) {
-  const auto [found, is_new] = places_.try_emplace({index, dtype});
+absl::Status CudaWeights::Want(const plan::TargetT& target, uint32_t index,
+                               const WeightForm& form) {
+  const DType dtype = form.dtype;
+  const auto [found, is_new] = places_.try_emplace({index, form});
   if (!is_new) return absl::OkStatus();
   const plan::WeightSlotT& slot = *target.weights[index];
   QUIRE_ASSIGN_OR_RETURN(const Type type, TypeOfTensor(slot.dtype, slot.extents));
@@ -208,7 +238,8 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
   const auto send = [&](Stage& stage, const auto& wanted) -> absl::Status {
     const auto& [key, place] = wanted;
     const plan::WeightSlotT& slot = *target.weights[key.first];
-    QUIRE_ASSIGN_OR_RETURN(const SlotSpans loaded, source.LoadPieces(slot));
+    QUIRE_ASSIGN_OR_RETURN(SlotSpans loaded, source.LoadPieces(slot));
+    const DType dtype = key.second.dtype;
     const DTypeInfo& info = InfoOf(place->stored);
     const int64_t stored_bytes = place->elements / info.block_elements * info.block_bytes;
     int64_t loaded_bytes = 0;
@@ -216,6 +247,9 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
     if (loaded_bytes != stored_bytes) {
       return absl::DataLossError(absl::StrCat("weight ", slot.name, ": ", loaded_bytes,
                                               " bytes\n  allowed: ", stored_bytes));
+    }
+    if (key.second.order.heads > 0) {
+      loaded.pieces = Ordered(loaded.pieces, stored_bytes / slot.extents[0], key.second.order);
     }
     CuDevicePtr to = Find(key.first, key.second);
     const auto copy = [&](absl::Span<const uint8_t> bytes) -> absl::Status {
@@ -228,7 +262,7 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
       }
       return absl::OkStatus();
     };
-    if (place->stored == DType::kF8E4M3_128 && key.second == DType::kF8E4M3) {
+    if (place->stored == DType::kF8E4M3_128 && dtype == DType::kF8E4M3) {
       std::vector<uint8_t> blocks;
       for (const auto& piece : loaded.pieces) {
         blocks.insert(blocks.end(), piece.begin(), piece.end());
@@ -241,23 +275,37 @@ absl::Status CudaWeights::Upload(const CudaContext& context, const plan::TargetT
       return copy({reinterpret_cast<const uint8_t*>(scales.data()), scales.size() * sizeof(float)});
     }
     // In units of an element where it is converted, otherwise of a byte.
-    const bool converts = place->stored != key.second;
-    const int64_t to_bytes = converts ? InfoOf(key.second).block_bytes : 1;
+    const bool converts = place->stored != dtype;
+    const int64_t to_bytes = converts ? InfoOf(dtype).block_bytes : 1;
     const int64_t from_bytes = converts ? info.block_bytes : 1;
-    for (const auto& piece : loaded.pieces) {
-      const int64_t count = static_cast<int64_t>(piece.size()) / from_bytes;
-      const int64_t most = kStageBytes / to_bytes;
-      for (int64_t begin = 0; begin < count; begin += most) {
-        const int64_t part = std::min(most, count - begin);
-        const uint8_t* from = piece.data() + begin * from_bytes;
-        QUIRE_RETURN_IF_ERROR(
-            stage.Send(to, part * to_bytes,
-                       [&, to_dtype = key.second, stored = place->stored](uint8_t* staged) {
-                         if (converts) return ConvertFloats(stored, from, to_dtype, staged, part);
-                         std::memcpy(staged, from, static_cast<size_t>(part));
-                       }));
-        to += static_cast<uint64_t>(part * to_bytes);
+    // As much of the pieces at once as a buffer takes: those in an order of their own are short.
+    auto left = absl::MakeSpan(loaded.pieces);
+    while (!left.empty()) {
+      if (left[0].empty()) {
+        left.remove_prefix(1);
+        continue;
       }
+      const int64_t most = kStageBytes / to_bytes;
+      int64_t sent = 0;
+      for (size_t i = 0; i < left.size() && sent < most; ++i) {
+        sent = std::min(most, sent + static_cast<int64_t>(left[i].size()) / from_bytes);
+      }
+      QUIRE_RETURN_IF_ERROR(stage.Send(to, sent * to_bytes, [&](uint8_t* staged) {
+        for (int64_t filled = 0; filled < sent;) {
+          const int64_t part =
+              std::min(sent - filled, static_cast<int64_t>(left[0].size()) / from_bytes);
+          uint8_t* at = staged + filled * to_bytes;
+          if (converts) {
+            ConvertFloats(place->stored, left[0].data(), dtype, at, part);
+          } else {
+            std::memcpy(at, left[0].data(), static_cast<size_t>(part));
+          }
+          filled += part;
+          left[0].remove_prefix(static_cast<size_t>(part * from_bytes));
+          if (left[0].empty()) left.remove_prefix(1);
+        }
+      }));
+      to += static_cast<uint64_t>(sent * to_bytes);
     }
     return absl::OkStatus();
   };

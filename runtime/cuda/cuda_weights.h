@@ -1,9 +1,10 @@
 // Weights in device memory, as kernels read them.
 //
-// A slot may be wanted in several types (a table that is embedded from and multiplied with); each
-// is a copy of its own. Floats are converted on the way, by the host; blocks are copied as they
-// are, but for those of f8e4m3 that are read with their scales apart. Programs of one target that
-// are loaded from one source share what both of them want.
+// A slot may be wanted in several forms (a table that is embedded from and multiplied with); each
+// is a copy of its own. Floats are converted on the way, by the host, and rows put into the order
+// in which a kernel reads them; blocks are copied as they are, but for those of f8e4m3 that are
+// read with their scales apart. Programs of one target that are loaded from one source share what
+// both of them want.
 #ifndef QUIRE_RUNTIME_CUDA_CUDA_WEIGHTS_H_
 #define QUIRE_RUNTIME_CUDA_CUDA_WEIGHTS_H_
 
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "codegen/cuda/linear_rope.h"
 #include "codegen/spec.h"
 #include "ir/dtype.h"
 #include "ir/plan_generated.h"
@@ -24,27 +26,36 @@
 
 namespace quire {
 
+// How a kernel reads a weight.
+struct WeightForm {
+  DType dtype = DType::kF32;
+  CudaRowOrder order = {};
+  friend auto operator<=>(const WeightForm& a, const WeightForm& b) = default;
+};
+
 class CudaWeights {
  public:
   struct Block;
   // What the programs of a device have uploaded, as long as one of them lives.
   using Uploaded = std::vector<std::weak_ptr<const Block>>;
 
-  // Notes that kernels read slot `index` of the target as `dtype`; before Upload. INVALID_ARGUMENT
-  // when the slot cannot be converted to that.
-  absl::Status Want(const plan::TargetT& target, uint32_t index, DType dtype);
+  // Notes that kernels read slot `index` of the target in this form; before Upload.
+  // INVALID_ARGUMENT when the slot cannot be converted to that.
+  absl::Status Want(const plan::TargetT& target, uint32_t index, const WeightForm& form);
   // Allocates and fills what is not in `uploaded` yet, with up to `threads` threads that read, and
   // adds it there.
   absl::Status Upload(const CudaContext& context, const plan::TargetT& target,
                       const WeightSource& source, int threads, Uploaded* uploaded);
 
   // REQUIRES: it was wanted, and uploaded.
-  CuDevicePtr Find(uint32_t index, DType dtype) const { return found_.at({index, dtype}); }
+  CuDevicePtr Find(uint32_t index, const WeightForm& form) const {
+    return found_.at({index, form});
+  }
   // Without those of other programs.
   int64_t bytes() const;
 
  private:
-  using Key = std::pair<uint32_t, DType>;
+  using Key = std::pair<uint32_t, WeightForm>;
   struct Place {
     DType stored;
     int64_t columns = 0;  // of the last extent
@@ -71,9 +82,13 @@ struct CudaWeights::Block {
   CudaMemory memory;
 };
 
-// The type in which a kernel reads its input `i`, a weight that the plan has as `stored`: f8e4m3 of
+// The form in which a kernel reads its input `i`, a weight that the plan has as `stored`: f8e4m3 of
 // one that has its scales apart (CudaKernel::splits_scales).
-DType TypeRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored);
+WeightForm FormRead(const KernelSpec& spec, bool splits_scales, size_t i, DType stored);
+
+// Rows of `row_bytes` that stand in `pieces` one after another, as pieces in the order `order`.
+std::vector<absl::Span<const uint8_t>> Ordered(absl::Span<const absl::Span<const uint8_t>> pieces,
+                                               int64_t row_bytes, const CudaRowOrder& order);
 
 // f8e4m3_128 [rows, columns] from rows of blocks to all its numbers, and to scales
 // [columns / 128, rows] with 4 bytes behind them (CudaKernel::splits_scales).

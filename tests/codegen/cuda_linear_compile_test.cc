@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "codegen/cuda/linear.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/source.h"
@@ -21,6 +22,7 @@ using testing::FusedSpec;
 using ::testing::HasSubstr;
 using testing::kDevices;
 using testing::Kernels;
+using testing::kHopper;
 using ::testing::Not;
 using testing::Spec;
 
@@ -40,8 +42,9 @@ void ExpectNoSpills(const Nvrtc& nvrtc, const CudaEntry& entry, const char* arch
 }
 
 // All entries of a plan's kernel, for each device.
-void ExpectNoSpillsOf(const Nvrtc& nvrtc, const LinearSpec& spec) {
-  for (const Device& device : kDevices) {
+void ExpectNoSpillsOf(const Nvrtc& nvrtc, const LinearSpec& spec,
+                      absl::Span<const Device> devices = kDevices) {
+  for (const Device& device : devices) {
     const auto kernel = MakeCudaKernel(spec, device.limits);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     for (const CudaEntry& entry : (*kernel)->entries()) {
@@ -92,6 +95,40 @@ TEST(CudaLinearCompileTest, AppendsCompileWithoutSpills) {
   specs[0].append = {12, 16, 64, 64, 16};
   specs[1].append = {2, 3, 64, 40, 24};
   for (const LinearSpec& spec : specs) ExpectNoSpillsOf(**nvrtc, spec);
+}
+
+TEST(CudaLinearCompileTest, RopesCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  // Of 7B, and of heads of no power of two, blocks, and numbers of 8 bits on both sides.
+  std::vector<LinearSpec> specs(4, Spec(3 * 4096, 4096));
+  specs[0].append = {1, 32, 128, 128, 16};
+  specs[1] = Spec((8 + 2) * 80 + 2 * 80, 576, DType::kF16);
+  specs[1].append = {1, 2, 80, 80, 24};
+  specs[2] = specs[3] = Spec(6144, 4096);
+  specs[2].append = specs[3].append = {1, 8, 128, 128, 16};
+  specs[2].weight = DType::kQ4_K;
+  specs[3].weight = DType::kF8E4M3_128;
+  specs[3].quantize = QuantizeSpec{128, 0, false};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    LinearSpec& spec = specs[i];
+    for (const char* style : {"", ",style=interleave"}) {
+      const bool is_half = *style == 0;
+      if (i > 0 && is_half != (i == 3)) continue;
+      spec.bias = !is_half;
+      spec.rope = {absl::StrCat("theta=10000", style), std::nullopt};
+      const bool is_8bit = spec.quantize.has_value();
+      ExpectNoSpillsOf(**nvrtc, spec, absl::MakeConstSpan(kDevices).subspan(is_8bit ? 2 : 0));
+    }
+  }
+  LinearSpec scaled = specs[0];
+  scaled.rope = {"theta=10000,scaling=dynamic,scale_factor=4,original_tokens=2048,magnitude=1.25",
+                 DType::kBF16};
+  const auto kernel = MakeCudaKernel(scaled, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_EQ((*kernel)->entries().back().entry, "linear_turns");
+  ExpectNoSpills(**nvrtc, (*kernel)->entries().back(), "sm_90a");
 }
 
 TEST(CudaLinearCompileTest, BlockQuantisedWeightsCompileWithoutSpills) {

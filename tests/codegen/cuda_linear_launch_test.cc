@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/cuda/linear.h"
+#include "codegen/cuda/linear_rope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/codegen/cuda_linear_specs.h"
@@ -28,6 +29,8 @@ std::string Describe(const CudaLaunch& launch) {
                     : argument.kind == CudaArgument::Kind::kWorkspace  ? "workspace "
                     : argument.kind == CudaArgument::Kind::kTensorMap  ? "map "
                     : argument.kind == CudaArgument::Kind::kTokenSlots ? "slots "
+                    : argument.kind == CudaArgument::Kind::kHeader     ? "header "
+                    : argument.kind == CudaArgument::Kind::kPlan       ? "plan "
                                                                        : "",
                     argument.value);
   }
@@ -121,6 +124,57 @@ TEST(CudaLinearLaunchTest, ALibrarysSumsAreAppended) {
   // y has the first half of the columns.
   EXPECT_EQ(launches[4].arguments[4].offset, 2 * kCudaLibraryRows * 256 * 2);
   EXPECT_THAT(Describe(launches[3]), HasSubstr("operand 2 operand 2 operand 3 slots"));
+}
+
+// Turns of a step's rows come once for all launches; they are the last argument.
+TEST(CudaLinearLaunchTest, LaunchesOfOneThatTurnsHeads) {
+  LinearSpec spec = Spec(6144, 4096);
+  spec.append = {1, 8, 128, 128, 16};
+  spec.rope = {"theta=500000", DType::kF32};
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = MakeCudaKernel(spec, kHopper);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  // x, weight, positions, factors, layer, y.
+  EXPECT_EQ(Describe((*kernel)->Launches(1).launches[0]),
+            "0 x132: operand 0 operand 1 operand -1 operand -1 operand 5 workspace 0 1 0 slots 0 "
+            "operand 4 operand 4 plan 0");
+  const CudaKernel::Preparation few = (*kernel)->Prepare(2, 2, 9);
+  EXPECT_EQ(few.plan_bytes, 2 * 64 * 8);
+  ASSERT_EQ(few.launches.size(), 1u);
+  const size_t last = (*kernel)->entries().size() - 1;
+  EXPECT_EQ(Describe(few.launches[0]),
+            absl::StrCat(last, " x1: header 0 operand 2 operand 3 plan 0"));
+  EXPECT_EQ((*kernel)->entries()[last].entry, "linear_turns");
+  EXPECT_EQ((*kernel)->Prepare(8192, 2, 9).launches[0].grid, 264);
+  const CudaRowOrder order = CudaLinearRowOrder(spec);
+  EXPECT_EQ(order, (CudaRowOrder{40, 128}));
+  EXPECT_EQ(order.RowAt(0), 0);
+  EXPECT_EQ(order.RowAt(8), 64);
+  EXPECT_EQ(order.RowAt(16 + 3), 8 + 3);
+  EXPECT_EQ(order.RowAt(128 + 127), 128 + 127);
+  EXPECT_EQ(order.RowAt(40 * 128 + 8), 40 * 128 + 8);
+  spec.rope->attributes = "theta=500000,style=interleave";
+  EXPECT_EQ(CudaLinearRowOrder(spec), CudaRowOrder());
+}
+
+// Where a library computes sums, a kernel of its own turns and appends them.
+TEST(CudaLinearLaunchTest, ALibrarysSumsAreTurned) {
+  LinearSpec spec = Spec(512, 512);
+  spec.append = {1, 2, 64, 64, 16};
+  spec.rope = {"theta=10000", std::nullopt};
+  const absl::StatusOr<std::unique_ptr<CudaKernel>> kernel =
+      MakeCudaKernel(spec, kHopper.Portable());
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  ASSERT_TRUE((*kernel)->LibraryCheck().has_value());
+  (*kernel)->UseLibrary();
+  const std::vector<CudaLaunch> launches = (*kernel)->Launches(1100).launches;
+  ASSERT_EQ(launches.size(), 5u);
+  EXPECT_EQ((*kernel)->entries()[launches[1].entry].entry, "linear_finish");
+  const CudaLaunch& second = launches[3];
+  EXPECT_EQ(second.grid, 128);
+  EXPECT_EQ(second.arguments[2].offset, kCudaLibraryRows * 256 * 2);
+  EXPECT_EQ(second.arguments[4].offset, kCudaLibraryRows * 4);
+  EXPECT_EQ(second.arguments[6].value, kCudaLibraryRows * 32 * 8);
+  EXPECT_EQ(launches[4].arguments.back().value, 2 * kCudaLibraryRows * 32 * 8);
 }
 
 // f32 without a residual is stored by the texts of 16-bit results, but of the body for few rows.

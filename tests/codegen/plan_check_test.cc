@@ -212,6 +212,39 @@ TEST(KernelCheckTest, ALinearAppendsToLayersThatFollowEachOther) {
   EXPECT_THAT(message(), HasSubstr("its kernel has 3 and 1"));
 }
 
+TEST(KernelCheckTest, ALinearsHeadsAreTurnedByOnePositions) {
+  plan::PlanT plan = TinyPlan();
+  plan::TargetT& target = *plan.targets[0];
+  target.name = "cuda";
+  target.kv_layers.push_back(std::make_unique<plan::KvLayerT>());
+  plan::KvLayerT& layer = *target.kv_layers.back();
+  layer.heads = 1;
+  layer.k_dim = layer.v_dim = 16;
+  layer.dtype = std::string("f32");
+  target.weights.push_back(testing::MakeSlot("kv", "f32", {32, 16}));
+  target.weights.push_back(testing::MakeSlot("factors", "f32", {8}));
+  target.kernels.push_back(std::make_unique<plan::KernelT>());
+  SetSpec(plan, 3,
+          "linear n=32 k=16 w=f32 x=f32 y=f32 bias=0 residual=0 layout=rows append=1 heads=1 d=16 "
+          "dv=16 page=16 rope=theta=10000 factors=f32");
+  const auto weights = static_cast<uint32_t>(target.weights.size());
+  const auto weight = [&](uint32_t i) { return Operand(OperandKind::Weight, weights - i); };
+  const Operand x(OperandKind::Buffer, 0), positions(OperandKind::Argument, 1);
+  for (int i = 0; i < 2; ++i) {
+    target.programs[0]->launches.push_back(testing::MakeLaunch(
+        "kv", 3, "T", {x, weight(2), positions, weight(1), Operand(OperandKind::KvLayer, 0)}, {}));
+  }
+  const auto message = [&] { return std::string(CheckKernels(target, *plan.model).message()); };
+  EXPECT_EQ(message(), "");
+  Launch(plan, 3).inputs[2] = x;
+  EXPECT_THAT(message(), HasSubstr("its positions are no argument"));
+  Launch(plan, 3).inputs[2] = Operand(OperandKind::Argument, 0);
+  EXPECT_THAT(message(), HasSubstr("its heads are turned by other positions or factors"));
+  Launch(plan, 3).inputs[2] = positions;
+  Launch(plan, 3).inputs[3] = weight(2);
+  EXPECT_THAT(message(), HasSubstr("kv is f32[32,16] in rows, its kernel takes f32[8] in rows"));
+}
+
 TEST(KernelCheckTest, KvLayersMustFitTheirKernels) {
   plan::PlanT plan = TinyPlan();
   plan::TargetT& target = *plan.targets[0];

@@ -14,19 +14,31 @@ constexpr char kRow[] = "func @row(%0: f32[T,8]) {\n  return %0\n}\n";
 
 TEST(SpecTest, CanonicalTextIsWhatParsingAndPrintingGive) {
   const std::string linear = kLinear, attention = kAttention;
+  const std::string wide = "linear n=56 k=32 w=f16 x=f16 y=bf16 bias=0 residual=0 layout=rows";
   for (const std::string& text :
-       {linear, attention, std::string("row ") + kRow, std::string("row page=16 ") + kRow,
-        attention + " x=bf16", attention + " x=f16 bias=128 sinks=1 tree=2",
+       {linear,
+        attention,
+        std::string("row ") + kRow,
+        std::string("row page=16 ") + kRow,
+        attention + " x=bf16",
+        attention + " x=f16 bias=128 sinks=1 tree=2",
         linear + " norm=rms eps=0.00001 offset=1 norm_w=bf16 norm_b=none act=gelu_tanh gated=1",
         linear + " norm=layer eps=0.5 offset=0 norm_w=f32 norm_b=f16",
         linear + " norm=layer eps=0.5 offset=0 norm_w=none norm_b=none act=relu",
-        linear + " quantize=row most=1200 row_scales=1", linear + " quantize=16 most=0 act=silu",
+        linear + " quantize=row most=1200 row_scales=1",
+        linear + " quantize=16 most=0 act=silu",
         linear + " norm=layer eps=0.5 offset=0 norm_w=none norm_b=none quantize=scale most=0",
-        linear + " act=silu", linear + " act=gelu", linear + " act=gelu_quick",
-        linear + " act=tanh", linear + " act=sigmoid gated=1",
+        linear + " act=silu",
+        linear + " act=gelu",
+        linear + " act=gelu_quick",
+        linear + " act=tanh",
+        linear + " act=sigmoid gated=1",
         linear + " append=1 heads=1 d=8 dv=8 page=16",
         linear + " norm=rms eps=0.5 offset=0 norm_w=none norm_b=none append=1 heads=1 d=8 dv=8 "
-                 "page=1"}) {
+                 "page=1",
+        linear + " append=1 heads=1 d=8 dv=8 page=16 rope=theta=500000,style=interleave,"
+                 "scaling=dynamic,scale_factor=4,original_tokens=8192 factors=f32",
+        wide + " append=1 heads=1 d=16 dv=8 page=16 rope=theta=10000"}) {
     const auto spec = ParseSpec(text);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(SpecText(*spec), text);
@@ -69,6 +81,9 @@ TEST(SpecTest, AFieldAtItsDefaultIsNotPrinted) {
 TEST(SpecTest, RefusesWhatNoKernelIsFor) {
   const std::string linear = kLinear;
   const std::string residual = "linear n=16 k=32 w=f16 x=f16 y=f16 bias=0 residual=1 layout=rows";
+  const std::string turned =
+      "linear n=56 k=32 w=f16 x=f16 y=bf16 bias=0 residual=0 layout=rows append=1 heads=1 d=16 "
+      "dv=8 page=1";
   for (const std::string& text :
        {std::string("linear n=16 k=32 w=f16 x=q8_0 y=f16 bias=0 residual=0 layout=rows"),
         linear + " norm=rms eps=0 offset=0 norm_w=f32 norm_b=f32",
@@ -86,6 +101,20 @@ TEST(SpecTest, RefusesWhatNoKernelIsFor) {
         linear + " append=2 heads=1 d=8 dv=8 page=16",
         residual + " append=1 heads=1 d=8 dv=8 page=1",
         linear + " act=silu append=1 heads=1 d=8 dv=8 page=1",
+        linear + " rope=theta=10000",
+        turned + " rope=theta=10000 factors=q8_0",
+        turned + " factors=f32",
+        turned + " rope=theta=10000,dims=8",
+        turned + " rope=theta=0",
+        turned + " rope=theta=10000,eps=1",
+        turned + " rope=theta=10000,style=half",
+        turned + " rope=theta=10000}",
+        turned + " rope=",
+        linear + " append=1 heads=1 d=8 dv=8 page=1 rope=theta=10000",
+        std::string("linear n=48 k=32 w=f16 x=f16 y=bf16 bias=0 residual=0 layout=rows append=1 "
+                    "heads=1 d=16 dv=8 page=1 rope=theta=10000"),
+        std::string("linear n=96 k=32 w=f16 x=f16 y=bf16 bias=0 residual=0 layout=rows append=2 "
+                    "heads=1 d=16 dv=16 page=1 rope=theta=10000"),
         std::string(kAttention) + " x=q8_0",
         std::string(kAttention) + " y=f32",
         std::string("row page=0 ") + kRow,

@@ -107,6 +107,47 @@ TEST(LowerCudaTest, KernelsStoreTheActivationTypeAndComputeInF32) {
 )"));
 }
 
+// Positions, factors of the checkpoint, and the layer stand behind what other linears read.
+TEST(LowerCudaTest, ALinearTurnsHeadsAndAppendsThem) {
+  absl::StatusOr<plan::TargetT> target = Lower(R"(
+func @step(%x: f32[T,64], %pos: i32[T]) {
+  %w = weight {name="qkv"} : bf16[128,64]
+  %b = weight {name="qkvb"} : f16[128]
+  %f = weight {name="factors"} : f32[8]
+  %qkv = linear %x, %w, %b : f32[T,128]
+  %q = slice %qkv {axis=1, begin=0, end=64} : f32[T,64]
+  %k = slice %qkv {axis=1, begin=64, end=96} : f32[T,32]
+  %v = slice %qkv {axis=1, begin=96, end=128} : f32[T,32]
+  %qh = reshape %q : f32[T,4,16]
+  %kh = reshape %k : f32[T,2,16]
+  %vh = reshape %v : f32[T,2,16]
+  %qr = rope %qh, %pos, %f {theta=10000, scaling=linear, scale_factor=2.5} : f32[T,4,16]
+  %kr = rope %kh, %pos, %f {theta=10000, scaling=linear, scale_factor=2.5} : f32[T,2,16]
+  %kc = kv_append %kr {layer=5, slot=k} : bf16[C,2,16]
+  %vc = kv_append %vh {layer=5, slot=v} : bf16[C,2,16]
+  %a = attention %qr, %kc, %vc {mask=causal, scale=0.25} : f32[T,4,16]
+  return %a
+}
+)",
+                                               nullptr, CudaTarget());
+  ASSERT_TRUE(target.ok()) << target.status();
+  EXPECT_THAT(
+      Specs(*target),
+      ElementsAre("linear n=128 k=64 w=bf16 x=bf16 y=bf16 bias=1 residual=0 layout=rows append=1 "
+                  "heads=2 d=16 dv=16 page=16 "
+                  "rope=theta=10000,scaling=linear,scale_factor=2.5 factors=f32",
+                  "attention hq=4 hkv=2 d=16 dv=16 kv=bf16 page=16 mask=causal window=0 scale=0.25 "
+                  "cap=0 alibi=0 x=bf16"));
+  const plan::LaunchT& launch = *target->programs[0]->launches[0];
+  std::vector<plan::OperandKind> kinds;
+  for (const plan::Operand& input : launch.inputs) kinds.push_back(input.kind());
+  using plan::OperandKind;
+  EXPECT_THAT(kinds, ElementsAre(OperandKind::Argument, OperandKind::Weight, OperandKind::Weight,
+                                 OperandKind::Argument, OperandKind::Weight, OperandKind::KvLayer));
+  EXPECT_EQ(launch.name, "qr");
+  EXPECT_EQ(target->weights[launch.inputs[4].index()]->name, "f");
+}
+
 TEST(LowerCudaTest, WeightsStayTheCheckpointsRows) {
   absl::StatusOr<plan::TargetT> target = Lower(kDecoder, nullptr, CudaTarget());
   ASSERT_TRUE(target.ok()) << target.status();

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "codegen/spec.h"
 #include "compiler/weight_slots.h"
@@ -187,6 +188,8 @@ class PlanExecutor {
     if (spec.norm.has_value() && spec.norm->weight.has_value()) names.push_back("nw");
     if (spec.norm.has_value() && spec.norm->bias.has_value()) names.push_back("nb");
     if (spec.quantize.has_value() && spec.quantize->has_scale) names.push_back("xs");
+    if (spec.rope.has_value()) names.push_back("pos");
+    if (spec.rope.has_value() && spec.rope->factors.has_value()) names.push_back("factors");
     const int64_t layers = spec.append.has_value() ? spec.append->layers : 0;
     if (launch.inputs.size() != names.size() + static_cast<size_t>(layers)) {
       return absl::InternalError("number of inputs");
@@ -235,6 +238,10 @@ class PlanExecutor {
       Store(spec.y, absl::MakeSpan(y.values));
       QUIRE_ASSIGN_OR_RETURN(y, Activate(spec, std::move(y)));
     }
+    if (spec.rope.has_value()) {
+      Store(spec.y, absl::MakeSpan(y.values));
+      QUIRE_ASSIGN_OR_RETURN(y, TurnHeads(spec, values, y));
+    }
     if (spec.append.has_value()) {
       const auto first_layer = launch.inputs.end() - static_cast<ptrdiff_t>(layers);
       for (int64_t i = 0; i < layers; ++i) {
@@ -244,6 +251,26 @@ class PlanExecutor {
     }
     if (spec.y_columns() > 0) WriteBuffer(launch.outputs[0].index(), std::move(y));
     return absl::OkStatus();
+  }
+
+  // Heads of a product, all but those of V.
+  static absl::StatusOr<Tensor> TurnHeads(const LinearSpec& spec,
+                                          std::map<std::string, Tensor> values, Tensor product) {
+    const int64_t rows = product.extent(0), d = spec.append->d;
+    const int64_t columns = spec.n - spec.append->heads * spec.append->dv;
+    values["y"] = Columns(product, 0, columns);
+    values["y"].extents = {rows, columns / d, d};
+    QUIRE_ASSIGN_OR_RETURN(
+        const Tensor turned,
+        Compute({"y", "pos", "factors"}, values,
+                absl::StrCat("rope %y, %pos", Mention(values, "factors"), " {",
+                             absl::StrReplaceAll(spec.rope->attributes, {{",", ", "}}), "}"),
+                values["y"].extents));
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(turned.values.begin() + row * columns, columns,
+                  product.values.begin() + row * spec.n);
+    }
+    return product;
   }
 
   static Tensor Columns(const Tensor& matrix, int64_t begin, int64_t end) {
@@ -312,7 +339,8 @@ class PlanExecutor {
     for (const std::string& name : names) {
       auto it = values.find(name);
       if (it == values.end()) continue;
-      args.push_back(absl::StrCat("%", name, ": ", TypeText(it->second.extents)));
+      args.push_back(absl::StrCat("%", name, ": ", name == "pos" ? "i32" : "f32", "[",
+                                  absl::StrJoin(it->second.extents, ","), "]"));
       inputs.args[name] = it->second;
     }
     QUIRE_ASSIGN_OR_RETURN(

@@ -115,9 +115,6 @@ FIXTURES = {
     "bloom": ("Bloom", dict(**BLOOM), "float16"),
     "bart": ("Bart", dict(**BART, scale_embedding=True), "float32"),
     "bart_untied": ("Bart", dict(**BART, activation_function="gelu_new", tie_word_embeddings=False), "float16"),
-    # Decoder and cross-attention have twice the encoder's heads, of half the size.
-    "bart_heads": ("Bart", {**BART, "encoder_attention_heads": 2}, "bfloat16"),
-    "bart_logits_bias": ("Bart", dict(**BART), "float16"),
     "mbart": ("MBart", dict(**BART, scale_embedding=True, activation_function="relu"), "bfloat16"),
     "t5": ("T5", dict(**T5), "float32"),
     "t5_gated": ("T5", dict(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), "bfloat16"),
@@ -139,11 +136,6 @@ def randomise(model, is_gemma, deviation=0.2):
         parameter.data = values + 1 if is_norm_weight and not is_gemma else values
 
 
-def draw_logits_bias(model):
-    """A buffer, which is zero in a new model; large enough to change what is chosen."""
-    model.final_logits_bias = torch.randn(model.final_logits_bias.shape, generator=torch.Generator().manual_seed(1))
-
-
 def write(name):
     family, arguments, storage = FIXTURES[name]
     folder = ROOT / name
@@ -155,8 +147,6 @@ def write(name):
         auto.from_config = auto._from_config
     model = auto.from_config(config, attn_implementation="eager")
     randomise(model, family.startswith("Gemma"))
-    if name.endswith("logits_bias"):
-        draw_logits_bias(model)
     model.to(getattr(torch, storage)).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
 

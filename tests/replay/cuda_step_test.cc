@@ -84,7 +84,7 @@ class Emulation {
     for (const KernelLaunch& launch : PreparingLaunches(recorded_, step)) {
       plans_[launch.kernel] = Bytes(
           kernel(launch).Prepare(T_, 1, static_cast<int64_t>(step.pages.size())).plan_bytes, 0);
-      Launch(launch, nullptr);
+      Launch(launch, FirstOf(launch.kernel));
     }
     const size_t count = program().launches.size();
     ASSERT_EQ(step.launches.size(), count);
@@ -120,25 +120,38 @@ class Emulation {
                    target().page_tokens, StepCaches::kOwn, block_.data());
   }
 
+  // Operands that prepare a kernel, all of its launches have in common.
+  const plan::LaunchT* FirstOf(size_t kernel) const {
+    for (const auto& launch : program().launches) {
+      if (launch->kernel == kernel) return launch.get();
+    }
+    return nullptr;
+  }
+
   // A weight as the kernel of `launch` reads its input `i`.
   Bytes& WeightOf(const plan::LaunchT& launch, size_t i) {
     const uint32_t index = launch.inputs[i].index();
     const plan::WeightSlotT& slot = *target().weights[index];
     const DType stored = *ParseDType(slot.dtype);
-    const DType read =
-        TypeRead(*ParseSpec(target().kernels[launch.kernel]->spec), false, i, stored);
-    Bytes& weight = weights_[{index, read}];
+    const WeightForm form =
+        FormRead(*ParseSpec(target().kernels[launch.kernel]->spec), false, i, stored);
+    Bytes& weight = weights_[{index, form}];
     if (weight.size() > 0) return weight;
     auto rows = RowsOfSlot(slot, recorded_.plan->tensors, files_);
     EXPECT_TRUE(rows.ok()) << rows.status();
+    std::vector<uint8_t> ordered;
+    const auto row_bytes = static_cast<int64_t>(rows->bytes.size()) / slot.extents[0];
+    for (const auto& piece : Ordered({rows->bytes}, row_bytes, form.order)) {
+      ordered.insert(ordered.end(), piece.begin(), piece.end());
+    }
     if (IsBlockType(stored)) {
-      weight = Bytes(static_cast<int64_t>(rows->bytes.size()), 0);
-      std::memcpy(weight.data(), rows->bytes.data(), rows->bytes.size());
+      weight = Bytes(static_cast<int64_t>(ordered.size()), 0);
+      std::memcpy(weight.data(), ordered.data(), ordered.size());
       return weight;
     }
-    const int64_t elements = static_cast<int64_t>(rows->bytes.size()) / InfoOf(stored).block_bytes;
-    weight = Bytes(elements * InfoOf(read).block_bytes, 0);
-    ConvertFloats(stored, rows->bytes.data(), read, weight.data(), elements);
+    const int64_t elements = static_cast<int64_t>(ordered.size()) / InfoOf(stored).block_bytes;
+    weight = Bytes(elements * InfoOf(form.dtype).block_bytes, 0);
+    ConvertFloats(stored, ordered.data(), form.dtype, weight.data(), elements);
     return weight;
   }
 
@@ -326,7 +339,7 @@ class Emulation {
 
   const RecordedProgram& recorded_;
   const TensorFiles files_;
-  std::map<std::pair<uint32_t, DType>, Bytes> weights_;
+  std::map<std::pair<uint32_t, WeightForm>, Bytes> weights_;
   std::vector<Bytes> layers_;
   std::map<size_t, Bytes> plans_;  // by kernel
   Bytes arena_, greatest_, block_, workspace_;

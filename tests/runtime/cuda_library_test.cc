@@ -112,9 +112,9 @@ TEST_P(CudaLibraryTest, DoesWithoutALibraryThatNeverAgrees) {
   EXPECT_EQ(blas.products, checks);
 }
 
-// Biases, residuals, gated and plain activations.
+// Biases, residuals, gated and plain activations, heads that are turned.
 INSTANTIATE_TEST_SUITE_P(Fixtures, CudaLibraryTest,
-                         ::testing::Values("gpt2", "qwen3", "gpt_bigcode_mqa"));
+                         ::testing::Values("gpt2", "qwen3", "gpt_bigcode_mqa", "llama_gqa_tied"));
 
 TEST(CudaBlasTest, SaysWhatIsMissing) {
   const auto none = CudaBlas::Open("libnothing.so.99");

@@ -143,15 +143,16 @@ class FakeWeights : public WeightSource {
     loaded.bytes = slots.at(slot.name);
     return loaded;
   }
-  // A third of the bytes, then the rest.
+  // The first bytes, a third if it is not said how many, then the rest.
   absl::StatusOr<SlotSpans> LoadPieces(const plan::WeightSlotT& slot) const override {
     const absl::Span<const uint8_t> bytes = slots.at(slot.name);
-    const size_t first = bytes.size() / 3 / 4 * 4;
+    const size_t first = first_bytes > 0 ? first_bytes : bytes.size() / 3 / 4 * 4;
     return SlotSpans{{bytes.first(first), bytes.subspan(first)}, nullptr};
   }
   // Only kernels come from there.
   const PlanFile& plan() const override { std::abort(); }
   std::map<std::string, std::vector<uint8_t>> slots;
+  size_t first_bytes = 0;
 };
 
 void AddSlot(const std::string& name, DType dtype, std::vector<int64_t> extents,
@@ -178,14 +179,14 @@ TEST(CudaWeightsTest, LargeOnesComeInPiecesAndOrder) {
     std::vector<uint8_t> bytes(kRows * kColumns * 2);
     for (size_t at = 0; at < bytes.size(); at += 3) bytes[at] = static_cast<uint8_t>(at * 7 + i);
     AddSlot(absl::StrCat(i), DType::kBF16, {kRows, kColumns}, std::move(bytes), &target, &source);
-    ASSERT_TRUE(weights.Want(target, static_cast<uint32_t>(i), DType::kBF16).ok());
+    ASSERT_TRUE(weights.Want(target, static_cast<uint32_t>(i), {DType::kBF16}).ok());
   }
   const absl::Status status = weights.Upload(*context, target, source, 3, &uploaded);
   ASSERT_TRUE(status.ok()) << status;
   for (uint32_t i = 0; i < 3; ++i) {
     const auto& bytes = source.slots.at(absl::StrCat(i));
-    EXPECT_EQ(weights.Find(i, DType::kBF16) % 16, 0u);
-    EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(weights.Find(i, DType::kBF16)), bytes.data(),
+    EXPECT_EQ(weights.Find(i, {DType::kBF16}) % 16, 0u);
+    EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(weights.Find(i, {DType::kBF16})), bytes.data(),
                           bytes.size()),
               0);
   }
@@ -204,17 +205,55 @@ TEST(CudaWeightsTest, OneSlotInSeveralTypes) {
   CudaWeights weights;
   CudaWeights::Uploaded uploaded;
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF16}) {
-    ASSERT_TRUE(weights.Want(target, 0, dtype).ok());
+    ASSERT_TRUE(weights.Want(target, 0, {dtype}).ok());
   }
   ASSERT_TRUE(weights.Upload(*context, target, source, 1, &uploaded).ok());
-  EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(weights.Find(0, DType::kF16)), halves.data(), 6),
+  EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(weights.Find(0, {DType::kF16})), halves.data(), 6),
             0);
-  const auto* floats = reinterpret_cast<const float*>(weights.Find(0, DType::kF32));
-  const auto* bits = reinterpret_cast<const uint16_t*>(weights.Find(0, DType::kBF16));
+  const auto* floats = reinterpret_cast<const float*>(weights.Find(0, {DType::kF32}));
+  const auto* bits = reinterpret_cast<const uint16_t*>(weights.Find(0, {DType::kBF16}));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(floats[i], F16ToF32(halves[i]));
     EXPECT_EQ(bits[i], F32ToBF16(F16ToF32(halves[i])));
   }
+}
+
+// Eights of a head's halves in turn, of parts that end within eights and of more than a stage
+// takes; beside it the same slot as it is.
+TEST(CudaWeightsTest, RowsComeInTheOrderInWhichKernelsReadThem) {
+  FakeGpu gpu;
+  const auto context = NewContext(gpu);
+  plan::TargetT target;
+  FakeWeights source;
+  constexpr int64_t kRows = 3 * 32 + 7, kColumns = 30000;
+  std::vector<uint16_t> halves(kRows * kColumns);
+  for (size_t i = 0; i < halves.size(); ++i) {
+    halves[i] = F32ToF16(static_cast<float>(i / kColumns * 16 + i % 13));
+  }
+  std::vector<uint8_t> bytes(halves.size() * 2);
+  std::memcpy(bytes.data(), halves.data(), bytes.size());
+  AddSlot("w", DType::kF16, {kRows, kColumns}, bytes, &target, &source);
+  source.first_bytes = 11 * kColumns * 2;
+  const CudaRowOrder order = {3, 32};
+  CudaWeights weights;
+  CudaWeights::Uploaded uploaded;
+  for (const WeightForm& form :
+       {WeightForm{DType::kF16, order}, WeightForm{DType::kF32, order}, WeightForm{DType::kF16}}) {
+    ASSERT_TRUE(weights.Want(target, 0, form).ok());
+  }
+  ASSERT_TRUE(weights.Upload(*context, target, source, 1, &uploaded).ok());
+  const auto* ordered = reinterpret_cast<const uint16_t*>(weights.Find(0, {DType::kF16, order}));
+  const auto* floats = reinterpret_cast<const float*>(weights.Find(0, {DType::kF32, order}));
+  for (int64_t at = 0; at < kRows; ++at) {
+    const uint16_t* row = &halves[static_cast<size_t>(order.RowAt(at) * kColumns)];
+    ASSERT_EQ(std::memcmp(ordered + at * kColumns, row, kColumns * 2), 0) << at;
+    for (int64_t i = 0; i < kColumns; ++i) {
+      ASSERT_EQ(floats[at * kColumns + i], F16ToF32(row[i])) << at;
+    }
+  }
+  EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(weights.Find(0, {DType::kF16})), bytes.data(),
+                        bytes.size()),
+            0);
 }
 
 TEST(CudaWeightsTest, RefusesWhatItCannotConvertAndWrongSizes) {
@@ -226,9 +265,9 @@ TEST(CudaWeightsTest, RefusesWhatItCannotConvertAndWrongSizes) {
   AddSlot("short", DType::kF32, {2, 2}, std::vector<uint8_t>(12), &target, &source);
   CudaWeights weights;
   CudaWeights::Uploaded uploaded;
-  EXPECT_EQ(weights.Want(target, 0, DType::kBF16).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(weights.Want(target, 0, {DType::kBF16}).code(), absl::StatusCode::kInvalidArgument);
   CudaWeights others;
-  ASSERT_TRUE(others.Want(target, 1, DType::kF32).ok());
+  ASSERT_TRUE(others.Want(target, 1, {DType::kF32}).ok());
   EXPECT_EQ(others.Upload(*context, target, source, 1, &uploaded).code(),
             absl::StatusCode::kDataLoss);
 }

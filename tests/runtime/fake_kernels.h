@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "codegen/cuda/kernels/step.cuh"
+#include "codegen/cuda/linear_rope.h"
 #include "codegen/cuda/linear_rows.h"
 #include "codegen/relative_bias.h"
 #include "codegen/spec.h"
@@ -30,6 +32,7 @@
 #include "ir/text.h"
 #include "runtime/greatest_logit.h"
 #include "tests/runtime/fake_gpu.h"
+#include "tests/runtime/fake_rope.h"
 
 namespace quire::testing {
 
@@ -68,6 +71,8 @@ class FakeKernels {
   void Dispatch() {
     if (launch_.function->entry == "greatest") return Greatest();
     if (launch_.function->entry == "attention_plan") return Plan();
+    if (launch_.function->entry == "linear_turns") return Turns();
+    if (launch_.function->entry == "linear_finish") return Finish();
     std::string text = SpecOf(launch_.function->source);
     const bool is_of_any = text.find("n=any") != std::string::npos;
     if (is_of_any) {
@@ -163,6 +168,13 @@ class FakeKernels {
     }
     add("x", std::move(x));
     add("w", Read(Pointer(1), spec.weight, {spec.weight_rows(), spec.k}));
+    // As the checkpoint has its rows.
+    const Tensor ordered = inputs.args["w"];
+    const CudaRowOrder order = CudaLinearRowOrder(spec);
+    for (int64_t at = 0; at < spec.weight_rows(); ++at) {
+      std::copy_n(ordered.values.begin() + at * spec.k, spec.k,
+                  inputs.args["w"].values.begin() + order.RowAt(at) * spec.k);
+    }
     if (spec.bias) add("b", Read(Pointer(2), DType::kF32, {spec.weight_rows()}));
     if (spec.residual) add("r", Read(Pointer(3), spec.y, {rows, spec.n}));
     const std::string type = absl::StrCat("f32[", rows, ",", spec.weight_rows(), "]");
@@ -178,23 +190,60 @@ class FakeKernels {
       results = Interpret(CudaLinearActRows(spec).func, own);
     }
     if (results.empty()) return;
-    if (spec.append.has_value()) return AppendColumns(spec, results[0]);
+    const size_t last = launch_.arguments.size();
+    if (spec.rope.has_value()) {
+      results[0] = Stored(results[0], spec.y);
+      FakeTurnHeads(spec, Pointer<const float>(last - 1), &results[0]);
+    }
+    if (spec.append.has_value()) {
+      const size_t layer = last - (spec.rope.has_value() ? 3 : 2);
+      return AppendColumns(spec, results[0], Pointer(4), Pointer<const int32_t>(layer - 1),
+                           Pointer(layer), Pointer(layer + 1) - Pointer(layer));
+    }
     Write(results[0], spec.y, Pointer(4));
   }
 
-  // Of a product: its first columns to y, the others to pages. The last arguments: slots, page 0 of
-  // the first layer and of the second.
-  void AppendColumns(const LinearSpec& spec, const Tensor& product) {
+  // Arguments: header, positions, factors, cosines and sines.
+  void Turns() {
+    const auto spec = std::get<LinearSpec>(*ParseSpec(SpecOf(launch_.function->source)));
+    const int64_t rows = Pointer<const StepHeader>(0)->rows;
+    std::optional<Tensor> factors;
+    if (spec.rope->factors.has_value()) {
+      factors = Read(Pointer(2), *spec.rope->factors, {spec.append->d / 2});
+    }
+    const std::vector<float> turns =
+        FakeTurns(spec, Read(Pointer(1), DType::kI32, {rows}), factors);
+    std::copy(turns.begin(), turns.end(), Pointer<float>(3));
+  }
+
+  // Arguments: sums, as the weight's rows are ordered, bias, y, rows, slots, page 0, turns.
+  void Finish() {
+    const auto spec = std::get<LinearSpec>(*ParseSpec(SpecOf(launch_.function->source)));
+    const int64_t rows = Int(3);
+    const CudaRowOrder order = CudaLinearRowOrder(spec);
+    Tensor product = *Tensor::Zeros({rows, spec.n});
+    for (int64_t i = 0; i < rows * spec.n; ++i) {
+      const int64_t column = order.RowAt(i % spec.n);
+      const float bias = spec.bias ? Pointer<const float>(1)[column] : 0;
+      product.values[static_cast<size_t>(i - i % spec.n + column)] =
+          double{Pointer<const float>(0)[i]} + double{bias};
+    }
+    product = Stored(product, spec.y);
+    FakeTurnHeads(spec, Pointer<const float>(6), &product);
+    AppendColumns(spec, product, Pointer(2), Pointer<const int32_t>(4), Pointer(5), 0);
+  }
+
+  // Of a product: its first columns to y, the others to pages, of layers so many bytes apart.
+  static void AppendColumns(const LinearSpec& spec, const Tensor& product, uint8_t* y,
+                            const int32_t* slots, uint8_t* pages, int64_t distance) {
     const AppendSpec& append = *spec.append;
-    const size_t last = launch_.arguments.size();
-    const auto* slots = Pointer<const int32_t>(last - 3);
-    const int64_t distance = Pointer(last - 1) - Pointer(last - 2), y_columns = spec.y_columns();
+    const int64_t y_columns = spec.y_columns();
     const int64_t keys = append.heads * append.d, columns = append.heads * (append.d + append.dv);
     for (int64_t i = 0; i < product.elements(); ++i) {
       const int64_t row = i / spec.n, appended = i % spec.n - y_columns;
       const double value = product.values[static_cast<size_t>(i)];
       if (appended < 0) {
-        WriteOne(value, spec.y, Pointer(4) + (row * y_columns + i % spec.n) * 2);
+        WriteOne(value, spec.y, y + (row * y_columns + i % spec.n) * 2);
         continue;
       }
       if (slots[row] < 0) continue;
@@ -204,7 +253,7 @@ class FakeKernels {
       const int64_t column = appended % columns - (is_v ? keys : 0);
       const int64_t at = (page * columns + (is_v ? keys : 0)) * append.page_tokens +
                          (column / dim * append.page_tokens + token) * dim + column % dim;
-      WriteOne(value, spec.y, Pointer(last - 2) + appended / columns * distance + at * 2);
+      WriteOne(value, spec.y, pages + appended / columns * distance + at * 2);
     }
   }
 

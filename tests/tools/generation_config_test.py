@@ -170,38 +170,6 @@ class GenerationConfigTest(QuireTest):
         _, err = self.quire("compile", "model", "-o", "model.qplan")
         self.assertRegex(err, r"(?m)^note +bad_words_ids=\[\[...\]\] of model/config\.json is not honoured$")
 
-    def test_the_first_token_that_old_files_force(self):
-        """force_bos_token_to_be_generated of config.json: bos_token_id, whatever forced_bos_token_id is."""
-        dates = quire_test.ROOT / "models/demo/dates"
-        shutil.copytree(dates, self.folder / "dates")
-        config = json.loads((dates / "config.json").read_text())
-        own = self.folder / "dates/generation_config.json"
-        own.unlink()
-
-        def first(**changes):
-            (self.folder / "dates/config.json").write_text(json.dumps(config | changes))
-            _, err = self.quire("compile", "dates", "-o", "dates.qplan", "--force")
-            self.assertEqual("force_bos_token_to_be_generated" in err, own.exists())
-            return self.quire("run", "dates.qplan", "--source-ids=5,6,7", "--output=ids", "-n", "3", "--ignore-eos")[0].split()[0]
-
-        old = {"force_bos_token_to_be_generated": True, "bos_token_id": 7}
-        free = first(bos_token_id=7)
-        self.assertNotIn(free, ("7", "9"))
-        self.assertEqual(first(**old), "7")
-        self.assertEqual(first(**old, forced_bos_token_id=9), "7")
-        self.assertEqual(first(**old | {"bos_token_id": None}), free)
-        self.assertEqual(first(**old | {"bos_token_id": None}, forced_bos_token_id=9), "9")
-        self.assertEqual(first(**old | {"force_bos_token_to_be_generated": False}, forced_bos_token_id=9), "9")
-        (self.folder / "dates/config.json").write_text(json.dumps(config | old | {"bos_token_id": 999}))
-        self.assertIn("bos_token_id=999 is not a token id\n  from: dates/config.json",
-                      self.error("compile", "dates", "-o", "x.qplan", code=UNSUPPORTED))
-        # generation_config.json stands alone; there transformers does not know the key.
-        own.write_text("{}")
-        (self.folder / "dates/config.json").write_text(json.dumps(config | old))
-        self.quire("compile", "dates", "-o", "dates.qplan", "--force")
-        own.write_text(json.dumps({"force_bos_token_to_be_generated": True}))
-        self.assertEqual(first(**old), free)
-
     def test_ids_outside_the_vocabulary(self):
         value = 48
         for key in ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"):

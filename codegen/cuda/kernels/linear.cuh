@@ -3,9 +3,10 @@
 // Constants expected: Element (Bf16 or F16, of x and the weight), Output (Bf16, F16 or F32, of y
 // and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a
 // stage), kWeightIsWritten (by the grid before, that is), kSharedBytes; kAppendLayers, kKvHeads,
-// kKeyDim, kValueDim and kPageTokens, of what goes to pages. Bodies for many rows serve every n and
-// k, add a residual where its pointer is not null, and store f32 where they are told to; those for
-// few are made for one linear (linear_columns.cuh).
+// kKeyDim, kValueDim and kPageTokens, of what goes to pages; kPairDistance, of rope
+// (linear_rope.cuh). Bodies for many rows serve every n and k, add a residual where its pointer is
+// not null, and store f32 where they are told to; those for few are made for one linear
+// (linear_columns.cuh).
 //
 // Columns: of a linear that appends to the KV cache the last go to pages and not to y, which has
 // the others: of kAppendLayers layers one after another K [kKvHeads, kKeyDim], then V [kKvHeads,
@@ -41,6 +42,11 @@ DEVICE constexpr int PartStages(int k, int part) {
   return (PartBegin(k, part + 1) - PartBegin(k, part) + kStageK - 1) / kStageK;
 }
 
+// How a pair of elements is turned by rope.
+struct alignas(8) Rotation {
+  float cosine, sine;
+};
+
 struct LinearOperands {
   const Element* x;        // [rows, k]; k is a multiple of 8
   const Element* weight;   // [n, k]; of a gated linear [2 n, k]
@@ -59,6 +65,7 @@ struct LinearOperands {
   // the second if there is one: others follow at the same distance.
   const int* slots = nullptr;
   Output *pages = nullptr, *next_pages = nullptr;
+  const Rotation* turns = nullptr;  // [rows, kKeyDim / 2], of what is turned
 };
 
 constexpr bool kAppends = kAppendLayers > 0;
@@ -66,10 +73,11 @@ constexpr int kLayerColumns = kKvHeads * (kKeyDim + kValueDim);
 constexpr int kAppendColumns = kAppendLayers * kLayerColumns;
 
 DEVICE LinearOperands Appending(LinearOperands operands, const int* slots, Output* pages,
-                                Output* next_pages) {
+                                Output* next_pages, const Rotation* turns = nullptr) {
   operands.slots = slots;
   operands.pages = pages;
   operands.next_pages = next_pages;
+  operands.turns = turns;
   return operands;
 }
 
@@ -115,5 +123,7 @@ DEVICE T Finish(float sum, float bias, float residual) {
   if constexpr (kHasResidual) sum = Add(sum, residual);
   return FromFloat<T>(sum);
 }
+
+#include "linear_rope.cuh"
 
 #endif  // QUIRE_LINEAR_CUH_

@@ -35,6 +35,7 @@ struct LinearColumns {
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kTileColumns = kGated ? kTileRows / 2 : kTileRows;  // of y
   static constexpr int kTiles = (kN + kTileColumns - 1) / kTileColumns;
+  static_assert(kPairDistance < kTileColumns, "tiles have whole pairs");
 
   // Sums: [kGroups][kParts][8 kColumnTiles rows of x][kTileRows + 4] f32. x:
   // [kCapacity][2 kPaddedK + 16], an odd number of 16 bytes a row where K is a multiple of 16, free
@@ -108,6 +109,8 @@ struct LinearColumns {
   struct Finisher {
     int n, x_row, rows;
     float bias, gated_bias, residual[kFinishes];
+    float other_bias;  // of the other column of a pair that is turned
+    Rotation turns[kTurns ? kFinishes : 1];
 
     // Loads what comes after the product.
     DEVICE Finisher(const LinearOperands& operands, int tile) {
@@ -115,13 +118,20 @@ struct LinearColumns {
       n = tile * kTileColumns + thread % kTileColumns;
       x_row = thread / kTileColumns;
       rows = Rows(operands);
-      bias = gated_bias = 0;
-      if (kHasBias && n < kN) bias = operands.bias[n];
+      bias = gated_bias = other_bias = 0;
+      if (kHasBias && n < kN) bias = operands.bias[kTurns ? ColumnAt(operands, n) : n];
       if (kHasBias && kGated && n < kN) gated_bias = operands.bias[kN + n];
 #pragma unroll
       for (int i = 0; i < kFinishes; ++i) {
         residual[i] = 0;
         if (kHasResidual && Has(i)) residual[i] = ToFloat(operands.residual[At(operands, i)]);
+      }
+      if (!kTurns || n >= TurnedColumns(operands)) return;
+      if constexpr (kHasBias) other_bias = operands.bias[ColumnAt(operands, n ^ kPairDistance)];
+#pragma unroll
+      for (int i = 0; i < kFinishes; ++i) {
+        const int row = operands.first_row + x_row + kFinishedRows * i;
+        if (Has(i)) turns[i] = *TurnAt(operands, row, n);
       }
     }
     DEVICE bool Has(int i) const { return n < kN && x_row + kFinishedRows * i < rows; }
@@ -163,11 +173,17 @@ struct LinearColumns {
       for (int i = 0; i < kFinishes; ++i) {
         if (!Has(i)) continue;
         const float* element = sums + (x_row + kFinishedRows * i) * kSumStride + n % kTileColumns;
-        Output* y = OutputAt(operands, operands.first_row + x_row + kFinishedRows * i, n);
+        Output* y = OutputAt(operands, operands.first_row + x_row + kFinishedRows * i,
+                             kTurns ? ColumnAt(operands, n) : n);
         if (kAppends && y == nullptr) continue;
         if constexpr (kHasAct) {
           *y = FinishAct(TotalOf(element), bias, kGated ? TotalOf(element + kTileColumns) : 0,
                          gated_bias);
+        } else if (kTurns && n < TurnedColumns(operands)) {
+          const int column = n % kTileColumns;
+          const float* other = element + ((column ^ kPairDistance) - column);
+          *y = Turned(Finish(TotalOf(element), bias, 0), Finish(TotalOf(other), other_bias, 0),
+                      turns[i], (n & kPairDistance) != 0);
         } else {
           *y = Finish(TotalOf(element), bias, residual[i]);
         }

@@ -182,8 +182,26 @@ DEVICE void StoreEightAs(const LinearOperands& operands, int row, int n,
     }
   }
 }
+// The same where heads are turned: all lanes of a warp come here (TurnEight).
+template <typename T>
+DEVICE void StoreTurned(const LinearOperands& operands, int row, int at,
+                        const float (&values)[4][2]) {
+  const bool is_there = row < operands.rows && at < operands.n;
+  const int n = ColumnAt(operands, at);
+  EightOf<T> y;
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    const float bias = kHasBias && is_there ? operands.bias[n + e] : 0;
+    y.values[e] = Finish<T>(values[e / 2][e % 2], bias, 0);
+  }
+  TurnEight<T>(operands, row, at, is_there, y);
+  if (!is_there) return;
+  T* to = OutputAt(operands, row, n);
+  if (to != nullptr) *reinterpret_cast<EightOf<T>*>(to) = y;
+}
 DEVICE void StoreEight(const LinearOperands& operands, int row, int n,
                        const float (&values)[4][2]) {
+  if constexpr (kTurns) return StoreTurned<Output>(operands, row, n, values);
   if (row >= operands.rows || n >= operands.n) return;
   if (kMayStoreF32 && operands.y_is_f32 != 0) {
     StoreEightAs<F32>(operands, row, n, values);

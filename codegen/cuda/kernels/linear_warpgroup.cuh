@@ -201,7 +201,8 @@ struct LinearWarpgroup {
       bool is_there = Count(run, i) > 0;
       Output* to = operands.y + Element(run, i);
       if constexpr (kAppends) {
-        const int appended = n + run * kRunColumns - y_columns;
+        const int at = n + run * kRunColumns, appended = ColumnAt(operands, at) - y_columns;
+        if constexpr (kTurns) to += appended + y_columns - at;
         if (appended >= 0) {
           is_there = is_there && slots[i] >= 0;
           to = PageElement(operands, slots[i], appended);
@@ -218,7 +219,8 @@ struct LinearWarpgroup {
     DEVICE void LoadBiases(RunBiases& biases, int column) const {
 #pragma unroll
       for (int i = 0; i < kRunTiles * kHalves; ++i) {
-        const int from = column + i / kHalves * 8 + lane % 4 * 2;
+        const int at = column + i / kHalves * 8 + lane % 4 * 2;
+        const int from = kTurns ? ColumnAt(operands, at) : at;
         const float* bias = operands.bias + i % kHalves * columns + from;
         if constexpr (kStoresEights) {
           biases[i] = from < columns ? *reinterpret_cast<const Biases*>(bias) : Biases{};
@@ -240,6 +242,31 @@ struct LinearWarpgroup {
         const Pair pair = PairOf(i / 4, i / 2 % 2);
         total[i] = Add(total[i], ToFloat(pair.values[0]));
         total[i + 1] = Add(total[i + 1], ToFloat(pair.values[1]));
+      }
+    }
+    // How a run turns whose first column stands at `at`.
+    static constexpr int kRunTurns = kTurns ? 2 * kRunTiles / kTurnedTiles : 1;
+    using RunTurns = Rotations[kRunTurns];
+    DEVICE void LoadTurns(RunTurns& turns, int at) const {
+#pragma unroll
+      for (int i = 0; i < kRunTurns; ++i) {
+        turns[i] = RotationsAt(operands, operands.rows - rows - r + lane / 4 + 8 * (i % 2),
+                               at + i / 2 * kTurnedTiles * 8 + lane % 4 * 2);
+      }
+    }
+    // Rounds, turns and stages that run.
+    DEVICE void StageTurned(const float* sums, const RunTurns& turns, int at) const {
+#pragma unroll
+      for (int i = 0; i < kRunTurns; ++i) {
+        const int j = i / 2 * kTurnedTiles, half = i % 2;
+        Pair y[kTurnedTiles];
+#pragma unroll
+        for (int e = 0; e < 2 * kTurnedTiles; ++e) {
+          y[e / 2].values[e % 2] = FromFloat<Output>(sums[4 * (j + e / 2) + 2 * half + e % 2]);
+        }
+        TurnPairs(operands, at + 8 * j + lane % 4 * 2, turns[i], y);
+#pragma unroll
+        for (int e = 0; e < kTurnedTiles; ++e) PairOf(j + e, half) = y[e];
       }
     }
     // Sums and biases as they are: four lanes have 32 bytes of a row.
@@ -274,22 +301,30 @@ struct LinearWarpgroup {
       constexpr int kAhead = sizeof(Output) == 2 && kRuns > 1 ? (kRuns + 1) / 2 : 1;
       // Zeros, else their registers would be taken from one tile to the next.
       [[maybe_unused]] Chunk residual[kAhead][kLaneChunks] = {};
-      // Those of a run are asked for while the one before it is stored.
+      // Those of a run, and how it turns, are asked for while the one before it is stored, if there
+      // are registers.
+      constexpr bool kAsksBiases = kHasBias && !kTurns;
       [[maybe_unused]] RunBiases biases[2];
-      if constexpr (kHasBias) LoadBiases(biases[0], column);
+      if constexpr (kAsksBiases) LoadBiases(biases[0], column);
+      [[maybe_unused]] RunTurns turns[2];
+      if constexpr (kTurns) LoadTurns(turns[0], column);
       // An activation is long: of one there is a loop, and the next run's sums come first.
       constexpr int kRunSums = kRunTiles * kTileSums;
 #pragma unroll(kHasAct ? 1 : kRuns)
       for (int run = 0; run < kRuns; ++run) {
         float* sums = total + (kHasAct ? 0 : run * kRunSums);
-        if constexpr (kHasBias) {
+        if constexpr (kHasBias && kTurns) {
+          LoadBiases(biases[0], column + run * kRunColumns);
+          AddBiases(sums, biases[0]);
+        }
+        if constexpr (kAsksBiases) {
           if (run + 1 < kRuns) LoadBiases(biases[1], column + (run + 1) * kRunColumns);
           AddBiases(sums, biases[0]);
 #pragma unroll
           for (int i = 0; i < kRunTiles * kHalves; ++i) biases[0][i] = biases[1][i];
         }
         SyncWarp();
-        if (!kHasAct && operands.residual != nullptr) {
+        if (!kHasAct && !kTurns && operands.residual != nullptr) {
           if constexpr (kStoresEights) {
 #pragma unroll
             for (int i = 0; i < kAhead * kLaneChunks; ++i) {
@@ -306,8 +341,12 @@ struct LinearWarpgroup {
           SyncWarp();
           AddStaged(sums);
         }
+        if constexpr (kTurns) {
+          if (run + 1 < kRuns) LoadTurns(turns[(run + 1) % 2], column + (run + 1) * kRunColumns);
+          StageTurned(sums, turns[run % 2], column + run * kRunColumns);
+        }
 #pragma unroll
-        for (int i = 0; i < 2 * kRunTiles; ++i) {
+        for (int i = 0; i < (kTurns ? 0 : 2 * kRunTiles); ++i) {
           const float* pair = sums + i / 2 * kTileSums + i % 2 * 2;
           Pair y;
 #pragma unroll
