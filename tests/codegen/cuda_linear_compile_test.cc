@@ -5,7 +5,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "codegen/cuda/linear.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/source.h"
@@ -42,9 +41,8 @@ void ExpectNoSpills(const Nvrtc& nvrtc, const CudaEntry& entry, const char* arch
 }
 
 // All entries of a plan's kernel, for each device.
-void ExpectNoSpillsOf(const Nvrtc& nvrtc, const LinearSpec& spec,
-                      absl::Span<const Device> devices = kDevices) {
-  for (const Device& device : devices) {
+void ExpectNoSpillsOf(const Nvrtc& nvrtc, const LinearSpec& spec) {
+  for (const Device& device : kDevices) {
     const auto kernel = MakeCudaKernel(spec, device.limits);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     for (const CudaEntry& entry : (*kernel)->entries()) {
@@ -90,39 +88,51 @@ TEST(CudaLinearCompileTest, AppendsCompileWithoutSpills) {
   if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
   // Of all layers' K and V; of queries, and heads of several sizes in pages of no power of two.
-  std::vector<LinearSpec> specs = {Spec(24576, 1024), Spec(1024 + 2 * 3 * (64 + 40), 576)};
+  std::vector<LinearSpec> specs = {Spec(24576, 1024), Spec(1024 + 2 * 3 * (64 + 40), 576),
+                                   Spec(6144, 4096)};
   specs[0].bias = true;
   specs[0].append = {12, 16, 64, 64, 16};
   specs[1].append = {2, 3, 64, 40, 24};
+  specs[2].append = {1, 8, 128, 128, 16};
+  specs[2].weight = DType::kF8E4M3_128;
+  specs[2].quantize = QuantizeSpec{128, 0, false};
   for (const LinearSpec& spec : specs) ExpectNoSpillsOf(**nvrtc, spec);
 }
 
-TEST(CudaLinearCompileTest, RopesCompileWithoutSpills) {
+// Of 7B, and of heads of no power of two, blocks, and numbers of 8 bits on both sides.
+std::vector<LinearSpec> RopeSpecs() {
+  std::vector<LinearSpec> specs(5, Spec(3 * 4096, 4096));
+  specs[0].append = specs[1].append = {1, 32, 128, 128, 16};
+  specs[2] = Spec((8 + 2) * 80 + 2 * 80, 576, DType::kF16);
+  specs[2].append = {1, 2, 80, 80, 24};
+  specs[3] = specs[4] = Spec(6144, 4096);
+  specs[3].append = specs[4].append = {1, 8, 128, 128, 16};
+  specs[3].weight = DType::kQ4_K;
+  specs[4].weight = DType::kF8E4M3_128;
+  specs[4].quantize = QuantizeSpec{128, 0, false};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const bool is_half = i % 4 == 0;
+    specs[i].bias = !is_half;
+    specs[i].rope = {absl::StrCat("theta=10000", is_half ? "" : ",style=interleave"), std::nullopt};
+  }
+  return specs;
+}
+
+class CudaLinearRopeCompileTest : public ::testing::TestWithParam<LinearSpec> {};
+INSTANTIATE_TEST_SUITE_P(Specs, CudaLinearRopeCompileTest, ::testing::ValuesIn(RopeSpecs()));
+
+TEST_P(CudaLinearRopeCompileTest, HasNoSpills) {
   const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
   if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  // Of 7B, and of heads of no power of two, blocks, and numbers of 8 bits on both sides.
-  std::vector<LinearSpec> specs(4, Spec(3 * 4096, 4096));
-  specs[0].append = {1, 32, 128, 128, 16};
-  specs[1] = Spec((8 + 2) * 80 + 2 * 80, 576, DType::kF16);
-  specs[1].append = {1, 2, 80, 80, 24};
-  specs[2] = specs[3] = Spec(6144, 4096);
-  specs[2].append = specs[3].append = {1, 8, 128, 128, 16};
-  specs[2].weight = DType::kQ4_K;
-  specs[3].weight = DType::kF8E4M3_128;
-  specs[3].quantize = QuantizeSpec{128, 0, false};
-  for (size_t i = 0; i < specs.size(); ++i) {
-    LinearSpec& spec = specs[i];
-    for (const char* style : {"", ",style=interleave"}) {
-      const bool is_half = *style == 0;
-      if (i > 0 && is_half != (i == 3)) continue;
-      spec.bias = !is_half;
-      spec.rope = {absl::StrCat("theta=10000", style), std::nullopt};
-      const bool is_8bit = spec.quantize.has_value();
-      ExpectNoSpillsOf(**nvrtc, spec, absl::MakeConstSpan(kDevices).subspan(is_8bit ? 2 : 0));
-    }
-  }
-  LinearSpec scaled = specs[0];
+  ExpectNoSpillsOf(**nvrtc, GetParam());
+}
+
+TEST(CudaLinearCompileTest, TurnsOfScaledFrequenciesCompileWithoutSpills) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Get();
+  if (absl::IsUnavailable(nvrtc.status())) GTEST_SKIP() << nvrtc.status();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  LinearSpec scaled = RopeSpecs()[0];
   scaled.rope = {"theta=10000,scaling=dynamic,scale_factor=4,original_tokens=2048,magnitude=1.25",
                  DType::kBF16};
   const auto kernel = MakeCudaKernel(scaled, kHopper);

@@ -152,7 +152,7 @@ DEVICE void StoreEightAs(const LinearOperands& operands, int row, int n,
                          const float (&values)[4][2]) {
   constexpr bool kIsOutput = sizeof(T) == sizeof(Output);  // else there is no residual, nor pages
   const int64_t element = int64_t{row} * operands.n + n;
-  const Output* residual = kIsOutput ? operands.residual : nullptr;
+  const Output* residual = kIsOutput && !kAppends ? operands.residual : nullptr;
   if constexpr (kStoresEights) {
     struct alignas(16) Eight {
       T values[8];
@@ -237,8 +237,9 @@ struct PartSums {
     SyncThreads(id, kThreads);
     if (*flag != kParts - 1) return false;
     if (thread == 0) *arrivals = 0;
-    // Four fragments at a time, where there are, so that sixteen loads are in flight.
-    constexpr int kBatch = kFragments < 4 ? kFragments : 4;
+    // Four fragments at a time, where there are, so that sixteen loads are in flight; of many, beside
+    // what finds pages, there are registers for two.
+    constexpr int kBatch = kFragments < 4 ? kFragments : kAppends && kFragments > 8 ? 2 : 4;
     static_assert(kFragments % kBatch == 0);
 #pragma unroll
     for (int begin = 0; begin < kFragments; begin += kBatch) {
