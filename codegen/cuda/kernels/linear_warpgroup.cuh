@@ -306,13 +306,14 @@ struct LinearWarpgroup {
       constexpr bool kAsksBiases = kHasBias && !kTurns;
       [[maybe_unused]] RunBiases biases[2];
       if constexpr (kAsksBiases) LoadBiases(biases[0], column);
-      [[maybe_unused]] RunTurns turns[2];
-      if constexpr (kTurns) LoadTurns(turns[0], column);
-      // An activation is long: of one there is a loop, and the next run's sums come first.
+      [[maybe_unused]] RunTurns turns;
+      if constexpr (kTurns) LoadTurns(turns, column);
+      // Of activations and turns, which are long, there is a loop: the next run's sums come first.
+      constexpr bool kLoops = kHasAct || kTurns;
       constexpr int kRunSums = kRunTiles * kTileSums;
-#pragma unroll(kHasAct ? 1 : kRuns)
+#pragma unroll(kLoops ? 1 : kRuns)
       for (int run = 0; run < kRuns; ++run) {
-        float* sums = total + (kHasAct ? 0 : run * kRunSums);
+        float* sums = total + (kLoops ? 0 : run * kRunSums);
         if constexpr (kHasBias && kTurns) {
           LoadBiases(biases[0], column + run * kRunColumns);
           AddBiases(sums, biases[0]);
@@ -342,8 +343,8 @@ struct LinearWarpgroup {
           AddStaged(sums);
         }
         if constexpr (kTurns) {
-          if (run + 1 < kRuns) LoadTurns(turns[(run + 1) % 2], column + (run + 1) * kRunColumns);
-          StageTurned(sums, turns[run % 2], column + run * kRunColumns);
+          StageTurned(sums, turns, column + run * kRunColumns);
+          if (run + 1 < kRuns) LoadTurns(turns, column + (run + 1) * kRunColumns);
         }
 #pragma unroll
         for (int i = 0; i < (kTurns ? 0 : 2 * kRunTiles); ++i) {
@@ -362,7 +363,7 @@ struct LinearWarpgroup {
         SyncWarp();
 #pragma unroll(kStoresEights ? kLaneChunks : 4)
         for (int i = 0; i < kLaneChunks; ++i) Store(run, i);
-        if constexpr (kHasAct) {
+        if constexpr (kLoops) {
 #pragma unroll
           for (int i = kRunSums; i < kThreadSums; ++i) total[i - kRunSums] = total[i];
         }
