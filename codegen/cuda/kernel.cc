@@ -9,8 +9,11 @@
 namespace quire {
 
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaKernel(const KernelSpec& spec,
-                                                           const CudaLimits& limits) {
-  if (const auto* linear = std::get_if<LinearSpec>(&spec)) return MakeCudaLinear(*linear, limits);
+                                                           const CudaLimits& limits,
+                                                           const LinearSpec* appending) {
+  if (const auto* linear = std::get_if<LinearSpec>(&spec)) {
+    return MakeCudaLinear(*linear, limits, appending);
+  }
   if (const auto* attention = std::get_if<AttentionSpec>(&spec)) {
     return MakeCudaAttention(*attention, limits);
   }

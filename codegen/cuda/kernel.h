@@ -167,9 +167,11 @@ class CudaKernel {
   bool uses_library_ = false;
 };
 
-// UNIMPLEMENTED, naming what is not supported, on a spec that has no CUDA kernel.
+// UNIMPLEMENTED, naming what is not supported, on a spec that has no CUDA kernel. `appending`:
+// MakeCudaLinear's.
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaKernel(const KernelSpec& spec,
-                                                           const CudaLimits& limits);
+                                                           const CudaLimits& limits,
+                                                           const LinearSpec* appending = nullptr);
 
 }  // namespace quire
 

@@ -343,8 +343,37 @@ CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearCo
   return kernel;
 }
 
+namespace {
+
+// The text behind the comment that it begins with.
+absl::string_view CodeOf(const CudaLinearKernel& kernel) {
+  return absl::string_view(kernel.source).substr(kernel.source.find('\n'));
+}
+
+// Takes those of `others`, of a linear that appends, that serve this one.
+void TakeTexts(const LinearSpec& spec, const LinearSpec& appending,
+               const std::vector<CudaLinearKernel>& others,
+               std::vector<CudaLinearKernel>* kernels) {
+  for (CudaLinearKernel& kernel : *kernels) {
+    LinearSpec body = CudaLinearBodySpec(spec, kernel.config);
+    body.append = appending.append;
+    body.rope = appending.rope;
+    if (body.act != LinearAct::kNone || !CudaLinearMayAppend(body, kernel.config.body)) continue;
+    CudaLinearKernel shared = kernel;
+    shared.source = CudaLinearSource(body, kernel);
+    shared.unused_pointers = body.rope.has_value() ? 4 : 3;
+    const auto is_code = [&](const CudaLinearKernel& other) {
+      return CodeOf(other) == CodeOf(shared);
+    };
+    if (std::any_of(others.begin(), others.end(), is_code)) kernel = std::move(shared);
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec& spec,
-                                                                const CudaLimits& limits) {
+                                                                const CudaLimits& limits,
+                                                                const LinearSpec* appending) {
   std::vector<CudaLinearConfig> configs;
   if (IsE4m3Product(spec)) {
     configs = CudaE4m3Configs(spec, limits);
@@ -354,6 +383,11 @@ absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec
   std::vector<CudaLinearKernel> kernels;
   for (const CudaLinearConfig& config : configs) {
     kernels.push_back(MakeCudaLinearKernel(spec, config));
+  }
+  if (appending != nullptr && !spec.append.has_value()) {
+    // One that there is no kernel for is refused where it is made itself.
+    const auto others = CudaLinearKernels(*appending, limits);
+    if (others.ok()) TakeTexts(spec, *appending, *others, &kernels);
   }
   return kernels;
 }

@@ -73,6 +73,7 @@ struct CudaLinearKernel {
   int block_threads = 0;
   int shared_bytes = 0;  // dynamic
   int64_t max_rows = 0;
+  int unused_pointers = 0;  // parameters at the end that are another linear's, and here null
 };
 
 struct CudaLinearLaunch {
@@ -123,9 +124,10 @@ LinearSpec CudaLinearBodySpec(const LinearSpec& spec, const CudaLinearConfig& co
 
 CudaLinearKernel MakeCudaLinearKernel(const LinearSpec& spec, const CudaLinearConfig& config);
 
-// The kernels of CudaLinearConfigs.
-absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(const LinearSpec& spec,
-                                                                const CudaLimits& limits);
+// The kernels of CudaLinearConfigs. `appending`: a linear of the plan that appends, if there is
+// one; its texts are taken where they serve this linear, too.
+absl::StatusOr<std::vector<CudaLinearKernel>> CudaLinearKernels(
+    const LinearSpec& spec, const CudaLimits& limits, const LinearSpec* appending = nullptr);
 
 // Which of them is to run.
 size_t ChooseCudaLinear(const LinearSpec& spec, const std::vector<CudaLinearKernel>& kernels,
@@ -150,9 +152,11 @@ constexpr char kCudaDequantizeEntry[] = "linear_dequantize";
 constexpr int kCudaDequantizeThreads = 256;
 std::string CudaDequantizeSource(const LinearSpec& spec);
 
-// The kernels as a plan runs them. UNIMPLEMENTED on a spec that has no CUDA kernel.
+// The kernels as a plan runs them. UNIMPLEMENTED on a spec that has no CUDA kernel. `appending`: as
+// above.
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spec,
-                                                           const CudaLimits& limits);
+                                                           const CudaLimits& limits,
+                                                           const LinearSpec* appending = nullptr);
 
 }  // namespace quire
 

@@ -377,6 +377,7 @@ class CudaLinear : public CudaKernel {
       add_operand(places_.layers + (spec_.append->layers > 1 ? 1 : 0));
     }
     if (spec_.rope.has_value()) launch.arguments.push_back(operands.Turns(spec_));
+    for (int i = 0; i < kernels_[entry].unused_pointers; ++i) add_operand(-1);
     return launch;
   }
 
@@ -396,10 +397,12 @@ class CudaLinear : public CudaKernel {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaKernel>> MakeCudaLinear(const LinearSpec& spec,
-                                                           const CudaLimits& limits) {
+                                                           const CudaLimits& limits,
+                                                           const LinearSpec* appending) {
   const bool is_e4m3 = CudaLinearIsE4m3(spec, limits);
-  QUIRE_ASSIGN_OR_RETURN(std::vector<CudaLinearKernel> kernels,
-                         CudaLinearKernels(is_e4m3 ? CudaE4m3Product(spec) : spec, limits));
+  QUIRE_ASSIGN_OR_RETURN(
+      std::vector<CudaLinearKernel> kernels,
+      CudaLinearKernels(is_e4m3 ? CudaE4m3Product(spec) : spec, limits, appending));
   std::unique_ptr<CudaKernel> head, act;
   if (!is_e4m3 && (spec.norm.has_value() || spec.quantize.has_value())) {
     QUIRE_ASSIGN_OR_RETURN(head, MakeCudaRow(CudaLinearHeadRows(spec), limits));

@@ -98,12 +98,13 @@ std::string ActText(const LinearSpec& spec) {
 }
 
 // Columns that go to pages.
-std::string AppendConstants(const LinearSpec& spec) {
+std::string AppendConstants(const LinearSpec& spec, CudaLinearConfig::Body body) {
   const AppendSpec append = spec.append.value_or(AppendSpec{0, 1, 8, 8, 1});
-  return absl::StrCat("constexpr int kAppendLayers = ", append.layers,
-                      ", kKvHeads = ", append.heads, ", kKeyDim = ", append.d,
-                      ", kValueDim = ", append.dv, ", kPageTokens = ", append.page_tokens,
-                      ", kPairDistance = ", CudaPairDistance(spec), ";\n");
+  return absl::StrCat(
+      "constexpr int kAppendLayers = ", append.layers, ", kKvHeads = ", append.heads,
+      ", kKeyDim = ", append.d, ", kValueDim = ", append.dv, ", kPageTokens = ", append.page_tokens,
+      ", kPairDistance = ", CudaPairDistance(spec),
+      ";\nconstexpr bool kMayAppend = ", BoolText(CudaLinearMayAppend(spec, body)), ";\n");
 }
 std::string AppendParameters(const LinearSpec& spec) {
   if (!spec.append.has_value()) return "";
@@ -191,7 +192,7 @@ std::string CommonText(const LinearSpec& spec, const CudaLinearKernel& kernel) {
                       ", kWholeStages = ",                                      //
                       BoolText(CudaLinearHasWholeStages(spec)),                 //
                       ", kWeightIsWritten = ", BoolText(is_written), ";\n",     //
-                      AppendConstants(spec));
+                      AppendConstants(spec, kernel.config.body));
 }
 
 // What one has that is made for one linear.
@@ -230,6 +231,10 @@ absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body) {
       return "warpgroup";
   }
   return "";
+}
+
+bool CudaLinearMayAppend(const LinearSpec& spec, CudaLinearConfig::Body body) {
+  return body == CudaLinearConfig::kWarpgroup && spec.append.has_value() && !IsE4m3Product(spec);
 }
 
 int64_t CudaLinearGrain(DType weight) {

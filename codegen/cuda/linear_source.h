@@ -12,6 +12,8 @@ namespace quire {
 
 // "few", "tile", "warpgroup": linear_....cuh.
 absl::string_view CudaLinearBodyText(CudaLinearConfig::Body body);
+// Whether the body's text, if the linear appends, serves others, too (linear.cuh's kMayAppend).
+bool CudaLinearMayAppend(const LinearSpec& spec, CudaLinearConfig::Body body);
 
 // The name of a type in kernels.
 absl::string_view CudaElementText(DType dtype);

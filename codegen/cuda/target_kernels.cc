@@ -10,14 +10,23 @@
 namespace quire {
 
 absl::StatusOr<CudaKernels> MakeCudaKernels(const plan::TargetT& target, const CudaLimits& limits) {
-  CudaKernels kernels;
+  const auto of = [](size_t i) { return absl::StrCat("kernels[", i, "]"); };
+  std::vector<KernelSpec> specs;
   for (size_t i = 0; i < target.kernels.size(); ++i) {
-    const auto make = [&]() -> absl::StatusOr<std::unique_ptr<CudaKernel>> {
-      QUIRE_ASSIGN_OR_RETURN(const KernelSpec spec, ParseSpec(target.kernels[i]->spec));
-      return MakeCudaKernel(spec, limits);
-    };
-    absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = make();
-    if (!kernel.ok()) return WithPrefix(kernel.status(), absl::StrCat("kernels[", i, "]"));
+    absl::StatusOr<KernelSpec> spec = ParseSpec(target.kernels[i]->spec);
+    if (!spec.ok()) return WithPrefix(spec.status(), of(i));
+    specs.push_back(*std::move(spec));
+  }
+  const LinearSpec* appending = nullptr;
+  for (const KernelSpec& spec : specs) {
+    const auto* linear = std::get_if<LinearSpec>(&spec);
+    if (linear != nullptr && linear->append.has_value()) appending = linear;
+  }
+  CudaKernels kernels;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    absl::StatusOr<std::unique_ptr<CudaKernel>> kernel =
+        MakeCudaKernel(specs[i], limits, appending);
+    if (!kernel.ok()) return WithPrefix(kernel.status(), of(i));
     kernels.push_back(*std::move(kernel));
   }
   return kernels;

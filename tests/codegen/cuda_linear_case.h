@@ -15,12 +15,14 @@
   constexpr bool kWholeStages = kGrain % 64 == 0 || kK % 256 == 0; \
   [[maybe_unused]] constexpr bool kStoresEights = kN % 8 == 0;
 
-// Of one that appends, of one that turns heads before, and of one that does neither.
+// Of one that appends, of one that turns heads before, and of one that does neither. Where pairs
+// are neighbours the text is of linears that append alone, otherwise of others, too.
 #define QUIRE_APPEND(layers, heads, d, dv, page_tokens) \
   QUIRE_APPEND_TURNED(layers, heads, d, dv, page_tokens, 0)
 #define QUIRE_APPEND_TURNED(layers, heads, d, dv, page_tokens, distance)               \
   constexpr int kAppendLayers = layers, kKvHeads = heads, kKeyDim = d, kValueDim = dv; \
-  constexpr int kPageTokens = page_tokens, kPairDistance = distance;
+  constexpr int kPageTokens = page_tokens, kPairDistance = distance;                   \
+  constexpr bool kMayAppend = kAppendLayers > 0 && kPairDistance != 1;
 #define QUIRE_DERIVED \
   QUIRE_STAGES        \
   QUIRE_APPEND(0, 1, 8, 8, 1)

@@ -201,6 +201,38 @@ TEST(CudaLinearLaunchTest, LogitsHaveTextsOfOtherLinears) {
   EXPECT_EQ((*added)->Launches(128).launches[0].arguments.back().value, 0);
 }
 
+// Texts for the most rows of one that appends serve others of the plan, whose slots are null.
+TEST(CudaLinearLaunchTest, LinearsTakeTextsOfOneThatAppends) {
+  LinearSpec appending = Spec(6144, 4096);
+  appending.append = {1, 8, 128, 128, 16};
+  appending.rope = {"theta=10000", std::nullopt};
+  LinearSpec spec = Spec(4096, 4096);
+  spec.residual = true;
+  const auto code = [](const CudaEntry& entry) {
+    return entry.source.substr(entry.source.find('\n'));
+  };
+  const auto own = MakeCudaKernel(appending, kHopper),
+             other = MakeCudaKernel(spec, kHopper, &appending);
+  ASSERT_TRUE(own.ok() && other.ok());
+  std::vector<std::string> shared;
+  for (const CudaEntry& a : (*own)->entries()) {
+    for (const CudaEntry& b : (*other)->entries()) {
+      if (code(a) == code(b)) shared.push_back(a.entry);
+    }
+  }
+  EXPECT_THAT(shared, ::testing::ElementsAre("linear_warpgroup_64", "linear_warpgroup_128",
+                                             "linear_warpgroup_192", "linear_warpgroup_256"));
+  const std::string ends = " operand -1 operand -1 operand -1 operand -1";
+  EXPECT_TRUE(absl::EndsWith(Describe((*other)->Launches(4096).launches[0]), ends));
+  EXPECT_FALSE(absl::EndsWith(Describe((*other)->Launches(64).launches[0]), ends));
+  // Of other types each has its own.
+  spec.bias = true;
+  const auto apart = MakeCudaKernel(spec, kHopper, &appending);
+  ASSERT_TRUE(apart.ok());
+  EXPECT_FALSE(absl::EndsWith(Describe((*apart)->Launches(4096).launches[0]), ends));
+  EXPECT_THAT((*apart)->entries()[5].source, HasSubstr("kMayAppend = false"));
+}
+
 // Few rows: one launch. More: the norm before; between few and many, the activation after.
 TEST(CudaLinearLaunchTest, LaunchesOfANormAndAnActivation) {
   LinearSpec spec = FusedSpec();

@@ -35,6 +35,7 @@ TEST(CudaLinearTest, SourceOfASpec) {
       "kWeightIsWritten = false;\n"
       "constexpr int kAppendLayers = 0, kKvHeads = 1, kKeyDim = 8, kValueDim = 8, "
       "kPageTokens = 1, kPairDistance = 0;\n"
+      "constexpr bool kMayAppend = false;\n"
       "constexpr int kN = 6144, kK = 4096;\n"
       "constexpr bool kHasAct = false, kGated = false;\n"
       "DEVICE float Act(float x) { return x; }\n"

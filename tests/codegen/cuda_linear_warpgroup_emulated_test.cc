@@ -35,6 +35,33 @@ QUIRE_NO_ACT
 }  // namespace lines
 #include "tests/codegen/forget_linear_kernels.h"
 
+// Texts of linears that append, for one that does not.
+namespace beside_turned {
+using Element = Bf16;
+using Output = Bf16;
+constexpr int kN = 328, kK = 256, kGrain = 16;
+constexpr bool kHasBias = true, kHasResidual = true, kWeightIsWritten = false;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_STAGES
+QUIRE_APPEND_TURNED(1, 1, 64, 64, 16, 8)
+QUIRE_NO_ACT
+#include <linear_warpgroup.cuh>
+}  // namespace beside_turned
+#include "tests/codegen/forget_linear_kernels.h"
+
+namespace beside_appended {
+using Element = Bf16;
+using Output = Bf16;
+constexpr int kN = 264, kK = 256, kGrain = 16;
+constexpr bool kHasBias = false, kHasResidual = true, kWeightIsWritten = false;
+constexpr int kSharedBytes = 1 << 20, kArrivalBytes = 1024;
+QUIRE_STAGES
+QUIRE_APPEND(2, 1, 64, 64, 16)
+QUIRE_NO_ACT
+#include <linear_warpgroup.cuh>
+}  // namespace beside_appended
+#include "tests/codegen/forget_linear_kernels.h"
+
 namespace gated {
 using Element = Bf16;
 using Output = Bf16;
@@ -121,6 +148,30 @@ TEST(CudaLinearWarpgroupEmulatedTest, StoresLines) {
   static_assert(lines::LinearWarpgroup<128, 3, false>::kStoresLines);
   RunTiles<lines::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
   RunTiles<lines::LinearWarpgroup<256, 3, false>, Operands>(TestCase{131}, 1, 256);
+}
+
+template <typename Operands, typename TestCase, typename Narrow, typename Chained, typename Wide>
+void RunBeside() {
+  RunTiles<Narrow, Operands>(TestCase{131}, 3, 96);
+  RunTiles<Chained, Operands>(TestCase{131}, 2, 192);
+  RunTiles<Wide, Operands>(TestCase{70}, 1, 256);
+}
+TEST(CudaLinearWarpgroupEmulatedTest, TextsOfLinearsThatAppend) {
+  {
+    QUIRE_CASE(beside_turned);
+    using Without = Case<Bf16, Bf16, beside_turned::kN, beside_turned::kK, true, false>;
+    using Narrow = beside_turned::LinearWarpgroup<96, 3, false>;
+    using Chained = beside_turned::LinearWarpgroup<192, 5, true>;
+    using Wide = beside_turned::LinearWarpgroup<256, 3, false>;
+    RunBeside<Operands, TestCase, Narrow, Chained, Wide>();
+    RunBeside<Operands, Without, Narrow, Chained, Wide>();
+    using Logits = Case<Bf16, F32, beside_turned::kN, beside_turned::kK, true, false>;
+    RunTiles<beside_turned::LinearWarpgroup<128, 3, false>, Operands>(Logits{131}, 3, 128);
+  }
+  QUIRE_CASE(beside_appended);
+  RunBeside<Operands, TestCase, beside_appended::LinearWarpgroup<96, 3, false>,
+            beside_appended::LinearWarpgroup<192, 5, true>,
+            beside_appended::LinearWarpgroup<256, 3, false>>();
 }
 
 // Texts of 16-bit results.

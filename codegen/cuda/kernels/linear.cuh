@@ -4,8 +4,9 @@
 // and the residual), kHasBias, kHasResidual, kGrain, kWholeStages (no part of K ends within a
 // stage), kWeightIsWritten (by the grid before, that is), kSharedBytes; kAppendLayers, kKvHeads,
 // kKeyDim, kValueDim and kPageTokens, of what goes to pages; kPairDistance, of rope
-// (linear_rope.cuh). Bodies for many rows serve every n and k, add a residual where its pointer is
-// not null, and store f32 where they are told to; those for few are made for one linear
+// (linear_rope.cuh); kMayAppend, whether a text with these serves linears, too, that have none of
+// it: their slots are null. Bodies for many rows serve every n and k, add a residual where its
+// pointer is not null, and store f32 where they are told to; those for few are made for one linear
 // (linear_columns.cuh).
 //
 // Columns: of a linear that appends to the KV cache the last go to pages and not to y, which has
@@ -69,8 +70,13 @@ struct LinearOperands {
 };
 
 constexpr bool kAppends = kAppendLayers > 0;
+static_assert(kAppends || !kMayAppend);
 constexpr int kLayerColumns = kKvHeads * (kKeyDim + kValueDim);
 constexpr int kAppendColumns = kAppendLayers * kLayerColumns;
+
+DEVICE bool Appends(const LinearOperands& operands) {
+  return kAppends && (!kMayAppend || operands.slots != nullptr);
+}
 
 DEVICE LinearOperands Appending(LinearOperands operands, const int* slots, Output* pages,
                                 Output* next_pages, const Rotation* turns = nullptr) {

@@ -18,7 +18,7 @@ static_assert(!kTurns || (sizeof(Output) == 2 && kAppendLayers == 1));
 static_assert(kPairDistance < 8 || kKeyDim % 16 == 0);
 
 DEVICE int TurnedColumns(const LinearOperands& operands) {
-  return kTurns ? operands.n - kKvHeads * kValueDim : 0;
+  return kTurns && Appends(operands) ? operands.n - kKvHeads * kValueDim : 0;
 }
 // The column that row `at` of the weight is of.
 DEVICE int ColumnAt(const LinearOperands& operands, int at) {

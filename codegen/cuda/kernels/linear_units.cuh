@@ -13,7 +13,7 @@
 #include "linear.cuh"
 
 // Whether y_is_f32 may be set.
-constexpr bool kMayStoreF32 = sizeof(Output) == 2 && !kAppends;
+constexpr bool kMayStoreF32 = sizeof(Output) == 2 && (!kAppends || kMayAppend);
 
 template <int kTokens, int kTileRows, int kPieces = kParts>
 struct LinearUnits {

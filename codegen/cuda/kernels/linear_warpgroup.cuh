@@ -157,13 +157,14 @@ struct LinearWarpgroup {
       rows = operands.rows - row - r;
       n = column + chunk * kChunkElements;
       columns = operands.n / kHalves;
-      y_columns = columns - kAppendColumns;
+      y_columns = columns - (Appends(operands) ? kAppendColumns : 0);
       element = int64_t{row + r} * y_columns + n;
       if constexpr (kAppends) {
 #pragma unroll
         for (int i = 0; i < kLaneChunks; ++i) {
           slots[i] = -1;
-          if (i * kRowStep < rows) slots[i] = operands.slots[row + r + i * kRowStep];
+          if (i * kRowStep >= rows || !Appends(operands)) continue;
+          slots[i] = operands.slots[row + r + i * kRowStep];
         }
       }
     }
@@ -244,18 +245,46 @@ struct LinearWarpgroup {
         total[i + 1] = Add(total[i + 1], ToFloat(pair.values[1]));
       }
     }
-    // How a run turns whose first column stands at `at`.
-    static constexpr int kRunTurns = kTurns ? 2 * kRunTiles / kTurnedTiles : 1;
-    using RunTurns = Rotations[kRunTurns];
-    DEVICE void LoadTurns(RunTurns& turns, int at) const {
+    // What a run in a loop is asked for early: how it turns, or its residual, as there are not
+    // registers for both.
+    static constexpr bool kAddsResidual = !kHasAct && (!kAppends || kMayAppend);
+    static constexpr int kRunTurns = kTurns ? 2 * kRunTiles / kTurnedTiles : 0;
+    static constexpr int kTurnWords = 2 * kRunTurns * kTurnedTiles;
+    static constexpr int kAskedWords =
+        kAddsResidual && kTurnWords < 4 * kLaneChunks ? 4 * kLaneChunks : kTurnWords + 1;
+    using Asked = uint32_t[kAskedWords];
+    // Of a run whose first column stands at `at`.
+    DEVICE void LoadTurns(Asked& asked, int at) const {
 #pragma unroll
       for (int i = 0; i < kRunTurns; ++i) {
-        turns[i] = RotationsAt(operands, operands.rows - rows - r + lane / 4 + 8 * (i % 2),
-                               at + i / 2 * kTurnedTiles * 8 + lane % 4 * 2);
+        const Rotations turns =
+            RotationsAt(operands, operands.rows - rows - r + lane / 4 + 8 * (i % 2),
+                        at + i / 2 * kTurnedTiles * 8 + lane % 4 * 2);
+#pragma unroll
+        for (int e = 0; e < kTurnedTiles; ++e) {
+          asked[2 * (i * kTurnedTiles + e)] = Bits(turns.of[e].cosine);
+          asked[2 * (i * kTurnedTiles + e) + 1] = Bits(turns.of[e].sine);
+        }
       }
     }
+    DEVICE void Ask(Asked& asked, int run, int column) const {
+      if constexpr (kAddsResidual) {
+        if (operands.residual != nullptr) {
+#pragma unroll
+          for (int i = 0; i < kLaneChunks; ++i) {
+            const Chunk chunk = Residual(run, i);
+            asked[4 * i] = chunk.x;
+            asked[4 * i + 1] = chunk.y;
+            asked[4 * i + 2] = chunk.z;
+            asked[4 * i + 3] = chunk.w;
+          }
+          return;
+        }
+      }
+      LoadTurns(asked, column + run * kRunColumns);
+    }
     // Rounds, turns and stages that run.
-    DEVICE void StageTurned(const float* sums, const RunTurns& turns, int at) const {
+    DEVICE void StageTurned(const float* sums, const Asked& asked, int at) const {
 #pragma unroll
       for (int i = 0; i < kRunTurns; ++i) {
         const int j = i / 2 * kTurnedTiles, half = i % 2;
@@ -264,7 +293,13 @@ struct LinearWarpgroup {
         for (int e = 0; e < 2 * kTurnedTiles; ++e) {
           y[e / 2].values[e % 2] = FromFloat<Output>(sums[4 * (j + e / 2) + 2 * half + e % 2]);
         }
-        TurnPairs(operands, at + 8 * j + lane % 4 * 2, turns[i], y);
+        Rotations turns;
+#pragma unroll
+        for (int e = 0; e < kTurnedTiles; ++e) {
+          const uint32_t* words = asked + 2 * (i * kTurnedTiles + e);
+          turns.of[e] = {FromBits(words[0]), FromBits(words[1])};
+        }
+        TurnPairs(operands, at + 8 * j + lane % 4 * 2, turns, y);
 #pragma unroll
         for (int e = 0; e < kTurnedTiles; ++e) PairOf(j + e, half) = y[e];
       }
@@ -301,13 +336,13 @@ struct LinearWarpgroup {
       constexpr int kAhead = sizeof(Output) == 2 && kRuns > 1 ? (kRuns + 1) / 2 : 1;
       // Zeros, else their registers would be taken from one tile to the next.
       [[maybe_unused]] Chunk residual[kAhead][kLaneChunks] = {};
-      // Those of a run, and how it turns, are asked for while the one before it is stored, if there
-      // are registers.
+      // Those of a run are asked for while the one before it is stored, if there are registers.
       constexpr bool kAsksBiases = kHasBias && !kTurns;
       [[maybe_unused]] RunBiases biases[2];
       if constexpr (kAsksBiases) LoadBiases(biases[0], column);
-      [[maybe_unused]] RunTurns turns;
-      if constexpr (kTurns) LoadTurns(turns, column);
+      // In a loop these are asked for before the run that precedes theirs is stored.
+      [[maybe_unused]] Asked asked = {};
+      if constexpr (kTurns) Ask(asked, 0, column);
       // Of activations and turns, which are long, there is a loop: the next run's sums come first.
       constexpr bool kLoops = kHasAct || kTurns;
       constexpr int kRunSums = kRunTiles * kTileSums;
@@ -325,8 +360,14 @@ struct LinearWarpgroup {
           for (int i = 0; i < kRunTiles * kHalves; ++i) biases[0][i] = biases[1][i];
         }
         SyncWarp();
-        if (!kHasAct && !kTurns && operands.residual != nullptr) {
-          if constexpr (kStoresEights) {
+        if (kAddsResidual && operands.residual != nullptr) {
+          if constexpr (kTurns) {
+#pragma unroll
+            for (int i = 0; i < kLaneChunks; ++i) {
+              const uint32_t* words = asked + 4 * i;
+              Staged(i) = {words[0], words[1], words[2], words[3]};
+            }
+          } else if constexpr (kStoresEights) {
 #pragma unroll
             for (int i = 0; i < kAhead * kLaneChunks; ++i) {
               const int ahead = i / kLaneChunks;
@@ -343,8 +384,8 @@ struct LinearWarpgroup {
           AddStaged(sums);
         }
         if constexpr (kTurns) {
-          StageTurned(sums, turns, column + run * kRunColumns);
-          if (run + 1 < kRuns) LoadTurns(turns, column + (run + 1) * kRunColumns);
+          StageTurned(sums, asked, column + run * kRunColumns);
+          if (run + 1 < kRuns) Ask(asked, run + 1, column);
         }
 #pragma unroll
         for (int i = 0; i < (kTurns ? 0 : 2 * kRunTiles); ++i) {
