@@ -145,7 +145,7 @@ TEST(CudaLinearWarpgroupEmulatedTest, PartsOfSeveralStagesAndAnEmptyOne) {
 
 TEST(CudaLinearWarpgroupEmulatedTest, StoresLines) {
   QUIRE_CASE(lines);
-  static_assert(lines::LinearWarpgroup<128, 3, false>::kStoresLines);
+  static_assert(lines::LinearWarpgroup<128, 3, false>::Runs::kStoresLines);
   RunTiles<lines::LinearWarpgroup<128, 3, false>, Operands>(TestCase{131}, 3, 128);
   RunTiles<lines::LinearWarpgroup<256, 3, false>, Operands>(TestCase{131}, 1, 256);
 }
