@@ -192,22 +192,17 @@ VerbMain AddBenchVerb(CLI::App* app) {
                                         "tokens of each prompt (512, or as many as fit the model)")
                             ->check(CLI::Range(1, 1 << 20));
   CLI::Option* source =
-      app->add_option("--source", shape.sources,
-                      "tokens of each encoder input, if there is one; several: of inputs in turn "
-                      "(128, or as many as fit)")
-          ->delimiter(',')
-          ->allow_extra_args(false)
-          ->check(CLI::Range(1, 1 << 20));
+      AddWholes(app, "--source", &shape.sources,
+                "tokens of each encoder input, if there is one; several: of inputs in turn "
+                "(128, or as many as fit)",
+                1, 1 << 20);
   CLI::Option* gen =
       app->add_option("--gen", shape.gen, "tokens to generate after each (128, or as many as fit)")
           ->check(CLI::Range(1, 1 << 20));
   app->add_option("--context", shape.context,
                   "measure decoding after so many tokens instead; 0: after the prompt (0)")
       ->check(CLI::Range(0, 1 << 20));
-  app->add_option("--batch", options->batches, "sequences at a time: 1,8 (1)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 4096));
+  AddWholes(app, "--batch", &options->batches, "sequences at a time: 1,8 (1)", 1, 4096);
   app->add_option("--step-tokens", shape.step_tokens, "tokens computed in one step (512)")
       ->check(CLI::Range(1, 1 << 20));
   app->add_option("--repeat", options->repeat, "rounds; medians are printed (5)")

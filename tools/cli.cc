@@ -69,6 +69,29 @@ std::string WrongWhole(const std::string& text, uint64_t most) {
   return absl::StrCat(text, " is not a whole number from 0 to ", most);
 }
 
+CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32_t>* to,
+                       const std::string& description, int32_t low, int32_t most) {
+  const auto parse = [low, most](const std::string& text, std::vector<int32_t>* numbers) {
+    numbers->clear();
+    for (const absl::string_view word : absl::StrSplit(text, ',')) {
+      int32_t& number = numbers->emplace_back();
+      if (absl::SimpleAtoi(word, &number) && number >= low && number <= most) continue;
+      return absl::StrCat(text, ": ", word.empty() ? "a number is missing" : word,
+                          word.empty() ? "" : " is not one", "\n  allowed: whole numbers from ",
+                          low, " to ", most, ", separated by commas: 1,2,3");
+    }
+    return std::string();
+  };
+  return app
+      ->add_option_function<std::string>(
+          name, [to, parse](const std::string& text) { parse(text, to); }, description)
+      ->type_name(absl::StrCat("INT,... in [", low, " - ", most, "]"))
+      ->check([parse](const std::string& text) {
+        std::vector<int32_t> numbers;
+        return parse(text, &numbers);
+      });
+}
+
 std::string WrongNumber(const std::string& text, double low, double most) {
   double value = 0;
   if (absl::SimpleAtod(text, &value) && value >= low && value <= most) return "";

@@ -19,6 +19,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class Validator;
 }  // namespace CLI
 
@@ -59,6 +60,10 @@ CLI::Validator OneOf(std::vector<std::string> words);
 // What is wrong with a flag's value that is to be a whole number up to `most`; "" if nothing is.
 // Without it a larger one would become the largest, and one below 0 wrap around.
 std::string WrongWhole(const std::string& text, uint64_t most);
+
+// A flag of whole numbers from `low` to `most`, separated by commas alone, none missing: 1,2,3.
+CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32_t>* to,
+                       const std::string& description, int32_t low, int32_t most);
 
 // Likewise of a value that is to be a number from `low` to `most`; nan, which CLI::Range lets pass,
 // is none.

@@ -140,12 +140,10 @@ void AddRunOptions(CLI::App* app, RunOptions* options) {
       ->expected(1)
       ->allow_extra_args(false)
       ->check(WrongName);
-  app->add_option("--image-positions", options->image_positions,
-                  "where in the prompt the images stand that states are of: 1,2,9; rows before one "
-                  "do not see it (all see all)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(0, 1 << 30));
+  AddWholes(app, "--image-positions", &options->image_positions,
+            "where in the prompt the images stand that states are of: 1,2,9; rows before one "
+            "do not see it (all see all)",
+            0, 1 << 30);
   app->add_option("-n,--max-tokens", options->max_tokens,
                   "tokens to generate at most (what fits of the model's max_new_tokens or "
                   "max_length, else 64)")

@@ -116,6 +116,17 @@ class UsageTest(QuireTest):
         for arguments in (["run", plan, "-p", "a", "b"], ["run", plan, "--ids", "5", "6"], ["bench", plan, "--batch", "1", "2"]):
             self.assertIn("one argument too many", self.error(*arguments, code=USAGE))
 
+    def test_lists_of_numbers(self):
+        flags = [("bench", "--batch", "1 to 4096"), ("bench", "--source", "1 to 1048576"),
+                 ("run", "--image-positions", "0 to 1073741824")]
+        for verb, flag, allowed in flags:
+            for numbers, wrong in (("1,,8", "a number is missing"), ("1,8,", "a number is missing"),
+                                   (",1", "a number is missing"), ("1 8", "1 8 is not one"), ("1,x", "x is not one"),
+                                   ("1,-3", "-3 is not one"), ("2147483648", "2147483648 is not one")):
+                error = self.error(verb, "x", f"{flag}={numbers}", code=USAGE)
+                for text in (flag, f"{numbers}: {wrong}", f"allowed: whole numbers from {allowed}, separated by commas"):
+                    self.assertIn(text, error)
+
     def test_sizes(self):
         plan = self.story()
         for size in ("-5", "99999999999999999999", "abc", "", "1.2.3GiB", "5 apples", "1XiB", "ib", "5ib"):
