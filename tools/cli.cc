@@ -69,6 +69,14 @@ std::string WrongWhole(const std::string& text, uint64_t most) {
   return absl::StrCat(text, " is not a whole number from 0 to ", most);
 }
 
+std::string WrongNumber(const std::string& text, double low, double most) {
+  double value = 0;
+  if (absl::SimpleAtod(text, &value) && value >= low && value <= most) return "";
+  return absl::StrCat(text, " is not a number from ", low, " to ", most);
+}
+
+std::string WrongName(const std::string& name) { return name.empty() ? "the name is empty" : ""; }
+
 CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32_t>* to,
                        const std::string& description, int32_t low, int32_t most) {
   const auto parse = [low, most](const std::string& text, std::vector<int32_t>* numbers) {
@@ -76,9 +84,10 @@ CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32
     for (const absl::string_view word : absl::StrSplit(text, ',')) {
       int32_t& number = numbers->emplace_back();
       if (absl::SimpleAtoi(word, &number) && number >= low && number <= most) continue;
-      return absl::StrCat(text, ": ", word.empty() ? "a number is missing" : word,
-                          word.empty() ? "" : " is not one", "\n  allowed: whole numbers from ",
-                          low, " to ", most, ", separated by commas: 1,2,3");
+      const std::string wrong =
+          word.empty() ? "a number is missing" : absl::StrCat(word, " is not one");
+      return absl::StrCat(text, ": ", wrong, "\n  allowed: whole numbers from ", low, " to ", most,
+                          ", separated by commas: 1,2,3");
     }
     return std::string();
   };
@@ -91,14 +100,6 @@ CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32
         return parse(text, &numbers);
       });
 }
-
-std::string WrongNumber(const std::string& text, double low, double most) {
-  double value = 0;
-  if (absl::SimpleAtod(text, &value) && value >= low && value <= most) return "";
-  return absl::StrCat(text, " is not a number from ", low, " to ", most);
-}
-
-std::string WrongName(const std::string& name) { return name.empty() ? "the name is empty" : ""; }
 
 absl::Status CheckUtf8(absl::string_view from, absl::string_view text, absl::string_view ids_flag) {
   const size_t valid = tokenizer::ValidUtf8Prefix(text);

@@ -61,16 +61,16 @@ CLI::Validator OneOf(std::vector<std::string> words);
 // Without it a larger one would become the largest, and one below 0 wrap around.
 std::string WrongWhole(const std::string& text, uint64_t most);
 
-// A flag of whole numbers from `low` to `most`, separated by commas alone, none missing: 1,2,3.
-CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32_t>* to,
-                       const std::string& description, int32_t low, int32_t most);
-
 // Likewise of a value that is to be a number from `low` to `most`; nan, which CLI::Range lets pass,
 // is none.
 std::string WrongNumber(const std::string& text, double low, double most);
 
 // Likewise of a name of a file or folder.
 std::string WrongName(const std::string& name);
+
+// A flag of whole numbers from `low` to `most`, separated by commas alone, none missing: 1,2,3.
+CLI::Option* AddWholes(CLI::App* app, const std::string& name, std::vector<int32_t>* to,
+                       const std::string& description, int32_t low, int32_t most);
 
 // UsageError unless `text` is UTF-8, which is all that tokenizers read. `from` names where it
 // stands: "-p", "prompts.txt"; `ids_flag` what takes tokens instead, "" for nothing.
